@@ -1,0 +1,1 @@
+"""One annex, from plan to released: the verbs and the values they pass along."""

@@ -1,0 +1,350 @@
+"""The catalogue of failure codes: each code's stage, what it means, what to do, and whether trying again can help.
+
+`docs/failures.md` is written from this table by `scripts/failures-doc`; a test keeps both and every use in step.
+Codes are stable: scripts may match on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
+
+
+@dataclass(frozen=True, slots=True)
+class FailureKind:
+    """What is true of every failure with this code."""
+
+    stage: Stage
+    meaning: str
+    hint: str
+    retryable: bool = False
+
+
+FAILURES: dict[str, FailureKind] = {
+    # PLAN: the request, the site's facts, this AP
+    "site-unknown": FailureKind(
+        Stage.PLAN, "No site of that name is known.", "siteannex sites list shows the names."
+    ),
+    "site-invalid": FailureKind(
+        Stage.PLAN,
+        "A site's YAML file breaks the schema.",
+        "Mend the file at the line shown, then run the command again.",
+    ),
+    "request-impossible": FailureKind(
+        Stage.PLAN,
+        "No partition of the site can give what was asked.",
+        "Ask for less, or name another partition.",
+    ),
+    "request-differs": FailureKind(
+        Stage.PLAN,
+        "An annex of that name lives and was asked for differently.",
+        "Use another --name, or siteannex down it first.",
+    ),
+    "annex-unknown": FailureKind(
+        Stage.PLAN, "No annex of that name is known.", "siteannex status shows the names."
+    ),
+    "annex-busy": FailureKind(
+        Stage.PLAN,
+        "Another siteannex command is at work on this annex.",
+        "Wait for it, or end it.",
+        retryable=True,
+    ),
+    "state-unwritable": FailureKind(
+        Stage.PLAN,
+        "The state directory cannot be written.",
+        "Free space or mend permissions; nothing was lost.",
+    ),
+    "ap-unreachable": FailureKind(
+        Stage.PLAN, "HTCondor on this access point does not answer.", "Run siteannex doctor.", retryable=True
+    ),
+    "token-refused": FailureKind(
+        Stage.PLAN,
+        "The access point did not issue a token.",
+        "Run siteannex doctor; your admin may need to allow it.",
+    ),
+    "join-unavailable": FailureKind(
+        Stage.PLAN,
+        "This access point offers no way for an EP to join.",
+        "Run siteannex doctor and show it to your admin.",
+    ),
+    # PACK: the EP software
+    "ep-source-missing": FailureKind(
+        Stage.PACK,
+        "There is no HTCondor to pack.",
+        "Install HTCondor on the AP, or give a release tarball: siteannex pack --from FILE --sha256 SUM.",
+    ),
+    "ep-source-corrupt": FailureKind(
+        Stage.PACK,
+        "The HTCondor tarball is not what its checksum says.",
+        "Download it again and check the sha256.",
+    ),
+    "ep-newer-than-cm": FailureKind(
+        Stage.PACK,
+        "The EP software is newer than the pool's central manager; its slots would register and never match.",
+        "Pack an HTCondor no newer than the central manager's.",
+    ),
+    "ep-arch-mismatch": FailureKind(
+        Stage.PACK,
+        "The EP software is for another processor than the site's.",
+        "Give a release tarball for the site's architecture: siteannex pack --from FILE --sha256 SUM.",
+    ),
+    "ep-not-selfcontained": FailureKind(
+        Stage.PACK,
+        "A library that the EP software needs was not found.",
+        "Install the library on the AP, or pack a release tarball.",
+    ),
+    # CONNECT: SSH and the login
+    "host-unresolvable": FailureKind(
+        Stage.CONNECT, "The login host's name does not resolve.", "Check the name and your network."
+    ),
+    "host-unreachable": FailureKind(
+        Stage.CONNECT,
+        "The login host does not answer.",
+        "Check the site's status page and your network.",
+        retryable=True,
+    ),
+    "not-ssh": FailureKind(
+        Stage.CONNECT, "What answers at the login host is not an SSH server.", "Check host and port."
+    ),
+    "host-key-unknown": FailureKind(
+        Stage.CONNECT,
+        "The login host's key is not known and was not accepted.",
+        "Compare the fingerprint with the one the site publishes, then accept it.",
+    ),
+    "host-key-changed": FailureKind(
+        Stage.CONNECT,
+        "The login host's key differs from the one in known_hosts.",
+        "Ask the site whether it changed its keys; only then remove the old line from known_hosts.",
+    ),
+    "key-refused": FailureKind(
+        Stage.CONNECT,
+        "The site wants an SSH key and accepted none of yours.",
+        "Upload your public key at the site, or name the key in ~/.ssh/config (IdentityFile).",
+    ),
+    "password-refused": FailureKind(
+        Stage.CONNECT,
+        "The site refused the password.",
+        "Check the password; do not try often, sites lock accounts for that.",
+    ),
+    "code-refused": FailureKind(
+        Stage.CONNECT,
+        "The site refused the one-time code.",
+        "Wait for the next code and check the phone's clock; a code works once.",
+    ),
+    "account-locked": FailureKind(
+        Stage.CONNECT, "The site says the account is locked or expired.", "Ask the site's help desk."
+    ),
+    "login-refused": FailureKind(
+        Stage.CONNECT,
+        "The site refused the login without saying which step failed.",
+        "Read what the site wrote; then try once more.",
+    ),
+    "login-method-unsupported": FailureKind(
+        Stage.CONNECT,
+        "The site asks for a login method siteannex does not speak.",
+        "Set transport: openssh for this site.",
+    ),
+    "no-terminal": FailureKind(
+        Stage.CONNECT,
+        "The login asks a question and nobody is at a terminal to answer.",
+        "Run siteannex login SITE in a terminal first; the session is kept.",
+    ),
+    "link-broken": FailureKind(
+        Stage.CONNECT,
+        "The connection to the site broke.",
+        "Run the command again; siteannex finds what was left.",
+        retryable=True,
+    ),
+    "remote-timeout": FailureKind(
+        Stage.CONNECT,
+        "A command at the site gave no answer in time.",
+        "The site may be slow; run the command again.",
+        retryable=True,
+    ),
+    "session-needed": FailureKind(
+        Stage.CONNECT, "This needs a login and no session is held.", "Run siteannex login SITE first."
+    ),
+    "session-holder-lost": FailureKind(
+        Stage.CONNECT,
+        "The session holder does not answer.",
+        "Run siteannex logout, then log in again.",
+        retryable=True,
+    ),
+    # SHIP: files to the site
+    "ship-failed": FailureKind(
+        Stage.SHIP,
+        "A file could not be written at the site.",
+        "Free quota at the site, or mend the directory's permissions.",
+    ),
+    "ship-corrupt": FailureKind(
+        Stage.SHIP,
+        "What arrived at the site is not what was sent; it was removed.",
+        "Run the command again.",
+        retryable=True,
+    ),
+    # SUBMIT: the batch system's answer
+    "submit-refused": FailureKind(Stage.SUBMIT, "The batch system refused the job.", "Read its words above."),
+    "account-invalid": FailureKind(
+        Stage.SUBMIT,
+        "The batch system does not accept the account for this partition.",
+        "Name your allocation: --account NAME.",
+    ),
+    "partition-invalid": FailureKind(
+        Stage.SUBMIT,
+        "The batch system does not know the partition.",
+        "Site facts may be stale; name another --partition.",
+    ),
+    "qos-invalid": FailureKind(
+        Stage.SUBMIT, "The batch system does not accept the QOS.", "Ask the site which QOS you may use."
+    ),
+    "nodes-unavailable": FailureKind(
+        Stage.SUBMIT,
+        "No node of the partition can ever fit the job.",
+        "Ask for fewer GPUs, CPUs or less memory per pilot.",
+    ),
+    "walltime-invalid": FailureKind(
+        Stage.SUBMIT, "The batch system does not accept the walltime.", "Ask for a shorter --lifetime."
+    ),
+    "submit-uncertain": FailureKind(
+        Stage.SUBMIT,
+        "The batch system did not say whether it took the job, and no job of that name is seen.",
+        "Run siteannex status --remote in a minute; if it shows nothing, run up again.",
+        retryable=True,
+    ),
+    # BATCH_JOB: the pilot's batch job
+    "pending-forever": FailureKind(
+        Stage.BATCH_JOB,
+        "The batch job waits for something that cannot come.",
+        "Take it down and ask for less.",
+    ),
+    "batch-job-failed": FailureKind(
+        Stage.BATCH_JOB, "The batch job ended before the EP was up.", "siteannex logs NAME shows its output."
+    ),
+    "batch-job-cancelled": FailureKind(
+        Stage.BATCH_JOB, "The batch job was cancelled at the site.", "Ask who cancelled it; up again."
+    ),
+    "batch-job-timeout": FailureKind(
+        Stage.BATCH_JOB, "The batch job reached its walltime.", "Ask for a longer --lifetime."
+    ),
+    "batch-job-node-failed": FailureKind(
+        Stage.BATCH_JOB,
+        "The node under the batch job failed.",
+        "Run up again; Slurm will choose another node.",
+        retryable=True,
+    ),
+    "batch-job-out-of-memory": FailureKind(
+        Stage.BATCH_JOB, "The batch job ran out of memory.", "Ask for more --mem."
+    ),
+    "batch-job-preempted": FailureKind(
+        Stage.BATCH_JOB,
+        "The batch job was preempted.",
+        "Run up again, or use a partition without preemption.",
+        retryable=True,
+    ),
+    "batch-job-lost": FailureKind(
+        Stage.BATCH_JOB,
+        "The batch system no longer knows the job.",
+        "It ended; siteannex logs NAME may say why.",
+    ),
+    # EP_START: HTCondor at the node
+    "scratch-unusable": FailureKind(
+        Stage.EP_START,
+        "The node has no scratch directory that is writable and executable.",
+        "Set scratch in the site's YAML.",
+    ),
+    "ep-unpack-failed": FailureKind(
+        Stage.EP_START, "The EP software did not unpack on the node.", "Check space on the node's scratch."
+    ),
+    "ep-binary-broken": FailureKind(
+        Stage.EP_START,
+        "HTCondor's programs do not run on the node.",
+        "Pack again, for the site's architecture and glibc.",
+    ),
+    "ep-config-invalid": FailureKind(
+        Stage.EP_START,
+        "HTCondor does not accept the EP's configuration.",
+        "Check the ep: lines of the site's YAML.",
+    ),
+    "ep-master-exited": FailureKind(
+        Stage.EP_START, "HTCondor ended right after its start.", "siteannex logs NAME --file MasterLog."
+    ),
+    "ep-start-silent": FailureKind(
+        Stage.EP_START,
+        "The batch job runs and the pilot has reported nothing.",
+        "siteannex logs NAME shows the batch output.",
+    ),
+    # AP_CONNECT: from the node to the AP
+    "collector-unresolvable": FailureKind(
+        Stage.AP_CONNECT,
+        "The node cannot resolve the collector's name.",
+        "Use an address that resolves at the site.",
+    ),
+    "collector-unreachable": FailureKind(
+        Stage.AP_CONNECT,
+        "The node cannot reach the collector.",
+        "Ask the site whether compute nodes may open that port outwards.",
+    ),
+    "token-rejected": FailureKind(
+        Stage.AP_CONNECT,
+        "The collector does not accept the EP's token.",
+        "Run siteannex doctor, then up again.",
+    ),
+    "ep-not-seen": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP runs and the collector has not seen it.",
+        "siteannex logs NAME --file StartLog.",
+    ),
+    # EP_CONFIG: what came up is not what was asked
+    "gpus-missing": FailureKind(
+        Stage.EP_CONFIG,
+        "The EP has fewer GPUs than asked.",
+        "siteannex logs NAME --file StartLog; tell the site.",
+    ),
+    "slots-too-small": FailureKind(
+        Stage.EP_CONFIG, "The EP has fewer CPUs or less memory than asked.", "Check the site's YAML."
+    ),
+    # RELEASED: the end
+    "release-incomplete": FailureKind(
+        Stage.RELEASED,
+        "Something of the annex is still at the site.",
+        "Run siteannex down NAME again.",
+        retryable=True,
+    ),
+}
+
+
+def failure(
+    code: str,
+    site: str,
+    summary: str,
+    *,
+    evidence: Sequence[Evidence] = (),
+    hint: str | None = None,
+    stage: Stage | None = None,
+) -> StageFailure:
+    """Build a StageFailure from the catalogue; `hint` replaces the general one when more is known."""
+    kind = FAILURES[code]
+    return StageFailure(
+        stage=stage or kind.stage,
+        code=code,
+        site=site,
+        summary=summary,
+        evidence=tuple(evidence),
+        hint=kind.hint if hint is None else hint,
+        retryable=kind.retryable,
+    )
+
+
+def fail(
+    code: str,
+    site: str,
+    summary: str,
+    *,
+    evidence: Sequence[Evidence] = (),
+    hint: str | None = None,
+    stage: Stage | None = None,
+) -> AnnexError:
+    """The exception for `raise fail("collector-unreachable", site, ...)`."""
+    return AnnexError(failure(code, site, summary, evidence=evidence, hint=hint, stage=stage))

@@ -1,0 +1,209 @@
+"""The nouns: what was asked, what was planned, what the three witnesses saw. Frozen values, no effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Join(StrEnum):
+    """How an EP joins the AP: through collector and negotiator, or attached straight to the schedd."""
+
+    AUTO = "auto"
+    POOL = "pool"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for. Two requests are the same annex when name and every field agree."""
+
+    name: str
+    site: str
+    gpus: int = 0
+    """GPUs of the whole annex."""
+    nodes: int | None = None
+    """Number of pilots, each on a node of its own; None lets the planner choose."""
+    cpus: int | None = None
+    """CPUs of each pilot."""
+    memory_mib: int | None = None
+    """Memory of each pilot."""
+    partition: str | None = None
+    account: str | None = None
+    lifetime_s: int = 3600
+    idle_s: int = 600
+    join: Join = Join.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class PilotShape:
+    """What one pilot (one batch job on one node) asks of the batch system."""
+
+    gpus: int
+    gpu_type: str | None
+    """The batch system's word for the GPU (`a100`), None without GPUs."""
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A request laid out on one partition. `pilots` equal batch jobs of `shape`, each for `walltime_s`."""
+
+    request: Request
+    annex_id: str
+    """Unique mark of this annex: Slurm job name, directory name at the site, `SiteannexRequestId` in ads."""
+    partition: str
+    account: str | None
+    qos: str | None
+    pilots: int
+    shape: PilotShape
+    walltime_s: int
+    idle_s: int
+    ceiling_gpu_hours: float
+    """GPU-hours billed if every pilot runs its whole walltime."""
+    ceiling_core_hours: float
+    notes: tuple[str, ...] = ()
+    """What the reader should know: why this partition, rounding, stale facts."""
+
+
+class BatchState(StrEnum):
+    """A batch job's state, reduced to what a pilot's life needs; the scheduler's own word rides along."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    ENDING = "ENDING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    UNKNOWN = "UNKNOWN"
+    GONE = "GONE"
+    """The scheduler no longer knows the job."""
+
+    @property
+    def ended(self) -> bool:
+        """True when the job cannot run any more."""
+        return self not in _LIVING
+
+    @property
+    def living(self) -> bool:
+        """True when the job waits, runs or is ending (or cannot be told: then it must be taken to live)."""
+        return self in _LIVING
+
+
+_LIVING = frozenset({BatchState.PENDING, BatchState.RUNNING, BatchState.ENDING, BatchState.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """One pilot as the batch system sees it. Times carry a zone; unknown is None or empty."""
+
+    job_id: str
+    """As the scheduler spells it: `31337421`, or `31337421_2` for an array's task."""
+    name: str
+    state: BatchState
+    state_text: str = ""
+    """The scheduler's own word, whole (`CANCELLED by 1234`)."""
+    reason: str = ""
+    node: str = ""
+    start: datetime | None = None
+    """When it started, or when the scheduler projects it to start while it is pending."""
+    end: datetime | None = None
+    exit_code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PilotReport:
+    """One line of a pilot's progress file: the same stages and codes as everywhere."""
+
+    job_id: str
+    stage: str
+    code: str
+    """`ok`, or a failure code of the catalogue."""
+    text: str
+    at: datetime
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One startd ad of an annex, as the collector shows it."""
+
+    name: str
+    slot_type: str
+    """`Partitionable`, `Dynamic` or `Static`."""
+    annex_name: str
+    annex_id: str
+    batch_job_id: str
+    site: str
+    machine: str
+    owner: str
+    """The authenticated identity the collector stamped on the ad, e.g. `alice@ap.lab`."""
+    state: str
+    activity: str
+    cpus: int
+    memory_mib: int
+    gpus: int
+    gpu_model: str = ""
+    gpu_memory_mib: int = 0
+    total_cpus: int = 0
+    total_memory_mib: int = 0
+    total_gpus: int = 0
+    """GPUs of the whole EP, busy or not (only meaningful for the partitionable slot)."""
+    job: str = ""
+    """The job running in it, `cluster.proc`."""
+    last_heard: datetime | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """The owner's HTCondor jobs that name an annex in TargetAnnexName."""
+
+    waiting: int = 0
+    running: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """What the AP says of itself, as far as an EP needs it."""
+
+    identity: str
+    """The user as tokens name them: `alice@ap.lab`."""
+    trust_domain: str
+    collector: str
+    """Address the EP must reach, `host:port` or `host:port?sock=ap_collector`."""
+    schedd: str
+    cm_version: str
+    """The central manager's HTCondor version, `25.14.1`."""
+    join: Join
+    """The way this annex will join (never AUTO here)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpSoftware:
+    """A packed EP tarball in the AP's cache."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    version: str
+    """HTCondor version, `25.14.1`."""
+    arch: str
+    """As `uname -m` prints it: `x86_64`, `aarch64`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What is known of one annex at one moment. None means: not asked or no answer, never "nothing there"."""
+
+    batch: tuple[BatchJob, ...] | None = None
+    reports: tuple[PilotReport, ...] | None = None
+    slots: tuple[Slot, ...] | None = None
+    jobs: JobCounts = field(default_factory=JobCounts)

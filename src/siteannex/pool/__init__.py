@@ -1,0 +1,1 @@
+"""The access point: collector, schedd and tokens."""

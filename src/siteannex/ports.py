@@ -1,0 +1,90 @@
+"""The few effects siteannex has, each a small Protocol. Concrete ones are built in the command line and passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from siteannex.errors import Secret
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A POSIX shell script to run at a site by `/bin/sh`, whatever the login shell; `stdin` is text fed to it."""
+
+    script: str
+    stdin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What the remote side said: an answer, even when `status` is not 0. A broken link is an AnnexError instead."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        """True when the exit status is 0."""
+        return self.status == 0
+
+
+class Transport(Protocol):
+    """A connection to one login host, already authenticated."""
+
+    site: str
+
+    def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
+        """Run the commands in order in one round trip, one result each. AnnexError when the link breaks."""
+
+    def put(self, source: Path, target: str, *, progress: Progress | None = None) -> int:
+        """Upload a file, verified by sha256 and moved into place atomically, mode 0600; returns bytes sent."""
+
+    def get(self, path: str, *, limit_bytes: int) -> bytes | None:
+        """The last `limit_bytes` of a remote file, or None when it does not exist."""
+
+    def close(self) -> None:
+        """End this use of the connection (a held session stays open for the next command)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question of a site's login: the server's own text, whether it may be echoed, who asks."""
+
+    site: str
+    login: str
+    text: str
+    echo: bool
+    kind: str
+    """`password` (may come from a keyring), `otp` (always typed) or `other` (always typed)."""
+    instructions: str = ""
+
+
+class Prompter(Protocol):
+    """The person at the terminal."""
+
+    def ask(self, prompt: Prompt) -> Secret:
+        """Show the prompt and return what was typed. AnnexError(no-terminal) when nobody can answer."""
+
+    def confirm_host_key(self, host: str, key_type: str, fingerprint: str) -> bool:
+        """Show an unknown host's fingerprint; True when the person accepts it."""
+
+    def tell(self, text: str) -> None:
+        """Show text the server sent outside a question (a banner, a notice)."""
+
+
+class Clock(Protocol):
+    """Time, injected so that tests can move it."""
+
+    def now(self) -> datetime:
+        """The current moment, with time zone UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""

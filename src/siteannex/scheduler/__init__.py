@@ -1,0 +1,1 @@
+"""Batch schedulers as pure text: the commands to send and how to read the answers."""
