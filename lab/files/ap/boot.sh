@@ -1,0 +1,13 @@
+#!/bin/bash
+# First process of the access point. What systemd-tmpfiles would do, then condor_master.
+set -eu
+for dir in /run/condor /var/lock/condor /var/log/condor /var/spool/condor /var/lib/condor/execute; do
+    mkdir -p "$dir"
+    chown condor:condor "$dir"
+done
+mkdir -p -m 0700 /etc/condor/passwords.d /etc/condor/tokens.d
+cp /lab/files/ap/50-lab.conf /etc/condor/config.d/50-lab.conf
+sh /lab/shared/accounts-ap.sh
+condor_master
+touch /lab/shared/booted-ap
+. /lab/files/common/reap.sh

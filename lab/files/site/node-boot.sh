@@ -1,0 +1,12 @@
+#!/bin/bash
+# First process of a compute node: munge and slurmd. Its log is the node's own, /home is the site's.
+set -eu
+cp /lab/files/site/{slurm,gres,cgroup}.conf /etc/slurm/
+mkdir -p /run/munge
+chown munge:munge /run/munge
+mkdir -p /var/spool/slurmd
+runuser -u munge -- munged
+sh /lab/shared/accounts-site.sh
+slurmd
+touch "/lab/shared/booted-$LAB_HOST"
+. /lab/files/common/reap.sh

@@ -1,0 +1,173 @@
+"""The first process inside the lab's outer namespaces: it stands on the router, starts the hosts, reaps orphans.
+
+Started by :mod:`lab.control` as ``python3 -m lab.supervisor STATE``; everything it starts dies with it.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lab import accounts, machine, router, state
+from lab.errors import LabError
+from lab.paths import FILES, REPO
+from lab.topology import COLLECTOR_PORT, HOSTS, Host, host
+
+READY_SECONDS = 90.0
+
+
+def main(folder: Path) -> int:
+    """Bring the lab up, report in ``folder``, then stay for ever; on failure report and end everything."""
+    hosts: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        config = state.read_config(folder)
+        ground = _prepare(folder, config)
+        for place in HOSTS:
+            hosts[place.name] = _start(place, ground, config)
+        inside = _inside(hosts)
+        state.write_inside(folder, inside)
+        _wait_until_ready(ground, hosts)
+        state.write_inside(folder, {**inside, "ready": True})
+    except (LabError, OSError, subprocess.SubprocessError) as error:
+        tails = [log_tail(Path(f"/proc/{process.pid}/root"), host(name)) for name, process in hosts.items()]
+        state.write_failure(folder, "\n".join([str(error), *tails]))
+        return 1
+    _reap_for_ever()
+    return 0
+
+
+def _inside(hosts: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
+    return {
+        "pid_namespace": os.readlink("/proc/self/ns/pid"),
+        "hosts": {name: process.pid for name, process in hosts.items()},
+        "started": time.time(),
+        "ready": False,
+    }
+
+
+def _prepare(folder: Path, config: dict[str, str]) -> Path:
+    ground = folder / "ground"
+    ground.mkdir(exist_ok=True)
+    _run("mount", "-t", "tmpfs", "-o", "mode=755", "lab-ground", str(ground))
+    shared = ground / "shared"
+    for part in ("shared", "home", "scratch-c1", "scratch-c2", "scratch-login1"):
+        (ground / part).mkdir()
+    people = accounts.load()
+    (shared / "accounts-ap.sh").write_text(accounts.ap_script(people))
+    (shared / "accounts-site.sh").write_text(accounts.site_script(people))
+    (shared / "slurm-accounts.sh").write_text(accounts.slurm_script(people))
+    (shared / "pam_lab_menu.so").write_bytes(Path(config["menu"]).read_bytes())
+    unpacking = [
+        subprocess.Popen(["sh", str(FILES / "unpack.sh"), config[name], _tree(config, name)])
+        for name in ("ap", "site", "venv")
+    ]
+    if any(process.wait() != 0 for process in unpacking):
+        raise LabError(f"could not unpack the images into {config['unpacked']}")
+    _run("ip", "link", "set", "lo", "up")
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
+    # The lab's names, for whatever is run on the router (`lab run`).
+    _run("mount", "--bind", str(FILES / "common" / "hosts"), "/etc/hosts")
+    router.apply("nat")
+    return ground
+
+
+def _tree(config: dict[str, str], name: str) -> str:
+    return str(Path(config["unpacked"]) / Path(config[name]).name.removesuffix(".tar.zst"))
+
+
+def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Popen[bytes]":
+    upper = ground / place.name
+    upper.mkdir()
+    extras = []
+    if place.site:
+        extras += [f"dir={ground}/home:/home", f"dir={ground}/scratch-{place.name}:/scratch"]
+    else:
+        extras += [f"ro={_tree(config, 'venv')}:/opt/siteannex", f"ro={REPO}:/opt/siteannex-src"]
+    extras += [f"dev=/dev/null:/dev/nvidia{number}" for number in range(place.gpus)]
+    command = [
+        "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child",
+        "bash", str(FILES / "host-init.sh"),
+        place.name, place.address, place.gateway, _tree(config, place.image), str(upper),
+        str(ground / "shared"), str(FILES), place.boot, *extras,
+    ]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/")
+
+
+def _wait_until_ready(ground: Path, hosts: dict[str, subprocess.Popen[bytes]]) -> None:
+    until = time.monotonic() + READY_SECONDS
+    for name in hosts:
+        _poll(until, hosts, f"{name} did not finish booting", lambda name=name: (ground / "shared" / f"booted-{name}").exists())
+    _poll(until, hosts, "sshd on login1 does not answer", lambda: _ssh_answers(host("login1").address))
+    _poll(until, hosts, "the collector or the schedd does not answer", lambda: _condor_answers(hosts["ap"]))
+    _poll(until, hosts, "Slurm's nodes are not idle", lambda: _nodes_idle(hosts["login1"]))
+
+
+def _poll(until: float, hosts: dict[str, subprocess.Popen[bytes]], complaint: str, check: Any) -> None:
+    while not check():
+        for name, process in hosts.items():
+            if process.poll() is not None:
+                raise LabError(f"host {name} ended by itself ({process.returncode})")
+        if time.monotonic() > until:
+            raise LabError(f"{complaint} within {READY_SECONDS:.0f} s")
+        time.sleep(0.05)
+
+
+def _ssh_answers(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 22), timeout=2) as wire:
+            return wire.recv(8).startswith(b"SSH-2.0")
+    except OSError:
+        return False
+
+
+def _condor_answers(process: "subprocess.Popen[bytes]") -> bool:
+    asked = _on(process, "condor_status", "-any", "-af", "MyType")
+    return {"Scheduler", "Collector", "Negotiator"} <= set(asked.split())
+
+
+def _nodes_idle(process: "subprocess.Popen[bytes]") -> bool:
+    states = _on(process, "sinfo", "-h", "-N", "-p", "debug", "-o", "%T").split()
+    return states == ["idle", "idle"]
+
+
+def _on(process: "subprocess.Popen[bytes]", *command: str) -> str:
+    entered = state.enter(process.pid, with_user=False)
+    done = subprocess.run([*entered, "/usr/local/bin/lab-as", "root", *command], capture_output=True, text=True, timeout=30)
+    return done.stdout
+
+
+def log_tail(root: Path, place: Host, lines: int = 15) -> str:
+    """The ends of a host's logs, read through its root file system."""
+    parts = []
+    for log in place.logs:
+        path = root / log.lstrip("/")
+        try:
+            tail = path.read_text(errors="replace").splitlines()[-lines:]
+        except OSError:
+            continue
+        if tail:
+            parts.append("\n".join([f"==> {place.name}:{log} <==", *tail]))
+    return "\n".join(parts)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def _reap_for_ever() -> None:
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    os.environ.update(machine.environment())
+    sys.exit(main(Path(sys.argv[1])))
