@@ -1,0 +1,121 @@
+"""The one place that imports HTCondor's bindings: a child process that answers questions in JSON, one line each.
+
+A process of its own because the bindings cannot be bounded in time from within: with a name server that does not
+answer, even `import htcondor2` sits in C code for minutes. Here the kernel's alarm ends the process, whatever it is
+doing, and the asking side (link.py) goes on. It also keeps the bindings' start-up time and their debug output, which
+has the real reason of a failure ("Connection refused"), apart from the command line.
+
+Run as a file, with nothing of siteannex imported. Protocol, on stdin and a duplicate of stdout:
+    {"op": "query", "limit_s": 15, ...}  ->  {"ok": [...]}  or  {"error": "text"}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Answer = Any
+"""What JSON can carry."""
+
+
+def main() -> None:
+    """Answer until stdin closes."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever the bindings print must not mix with the answers
+    for line in sys.stdin:
+        question = json.loads(line)
+        signal.alarm(int(question.pop("limit_s")))
+        answers.write(json.dumps(answer(question)) + "\n")
+        answers.flush()
+        signal.alarm(0)
+
+
+def answer(question: dict[str, Any]) -> dict[str, Answer]:
+    """Do one operation; any error of the bindings becomes text."""
+    try:
+        import htcondor2
+
+        htcondor2.enable_debug("D_ALWAYS D_FAILURE")
+        operation = _OPERATIONS[question.pop("op")]
+        return {"ok": operation(htcondor2, **question)}
+    except Exception as error:  # the bindings raise many kinds; all are answers here
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _config(condor: Any, *, names: list[str]) -> Answer:
+    found = {}
+    for name in names:
+        try:
+            found[name] = str(condor.param[name])
+        except KeyError:
+            found[name] = ""
+    return {"params": found, "bindings": condor.version()}
+
+
+def _schedd(condor: Any, *, keep: list[str]) -> Answer:
+    return _kept(_plain(condor.Collector().locate(condor.DaemonType.Schedd)), keep)
+
+
+def _ping(condor: Any, *, address: str, level: str) -> Answer:
+    return _plain(condor.ping(address, level))
+
+
+def _query(condor: Any, *, pool: str, kind: str, constraint: str, keep: list[str]) -> Answer:
+    """Ads of a collector (`pool` "" is the configured one); `keep` names attributes, `X*` all that begin with X."""
+    collector = condor.Collector(pool or None)
+    ads = collector.query(getattr(condor.AdType, kind), constraint or None)
+    return [_kept(_plain(ad), keep) for ad in ads]
+
+
+def _jobs(condor: Any, *, schedd: dict[str, str], constraint: str, projection: list[str]) -> Answer:
+    import classad2
+
+    place = classad2.ClassAd()
+    place.update(schedd)
+    return [_kept(_plain(ad), projection) for ad in condor.Schedd(place).query(constraint, projection)]
+
+
+def _kept(ad: dict[str, Answer], keep: list[str]) -> dict[str, Answer]:
+    names = {name.lower() for name in keep}
+    prefixes = tuple(name[:-1].lower() for name in keep if name.endswith("*")) or ("*",)
+    return {key: value for key, value in ad.items() if key.lower() in names or key.lower().startswith(prefixes)}
+
+
+def _plain(ad: Any) -> dict[str, Answer]:
+    """An ad with every attribute evaluated; what is undefined or an error becomes None."""
+    read: dict[str, Answer] = {}
+    for key in ad:
+        try:
+            read[key] = _plain_value(ad.eval(key))
+        except Exception:  # one unreadable attribute must not hide the ad
+            read[key] = None
+    return read
+
+
+def _plain_value(value: Any) -> Answer:
+    if isinstance(value, list | tuple):
+        return [_plain_value(item) for item in value]
+    if hasattr(value, "eval") and hasattr(value, "keys"):
+        return _plain(value)
+    # Value.Undefined and Value.Error are integers by type
+    if isinstance(value, bool | float | str) or type(value) is int:
+        return value
+    return None
+
+
+_OPERATIONS: dict[str, Callable[..., Answer]] = {
+    "config": _config,
+    "schedd": _schedd,
+    "ping": _ping,
+    "query": _query,
+    "jobs": _jobs,
+}
+
+
+if __name__ == "__main__":
+    main()
