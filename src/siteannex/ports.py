@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from siteannex.errors import Secret
+from siteannex.model import JobCounts, Join, PoolFacts, Slot
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -88,3 +89,32 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
+
+
+class View(Protocol):
+    """The screen. `label` is one short word per stage (`plan`, `queue`, `join`), the same in every verb."""
+
+    def line(self, label: str, text: str) -> None:
+        """News that stays: what happened."""
+
+    def live(self, label: str, text: str) -> None:
+        """What is being waited for now; replaced by the next call on a terminal, printed on change elsewhere."""
+
+    def progress(self, label: str, text: str, done: int, total: int) -> None:
+        """Bytes on their way."""
+
+
+class Pool(Protocol):
+    """The access point's HTCondor, as this user. Every call is bounded in time; AnnexError(ap-unreachable)."""
+
+    def facts(self, join: Join) -> PoolFacts:
+        """Who the user is to HTCondor, where EPs must connect, and how they will join."""
+
+    def slots(self, annex_id: str | None = None) -> list[Slot]:
+        """Slots of this user's annexes (or of one) as the collector shows them now."""
+
+    def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
+        """This user's jobs by the annex name they target."""
+
+    def issue_token(self, join: Join, lifetime_s: int) -> Secret:
+        """An IDTOKEN that lets an EP join, and little more."""

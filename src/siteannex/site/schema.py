@@ -1,4 +1,4 @@
-"""The shape of a site file. What is not known is null, never a guess; every partition says when and where it was read."""
+"""The shape of a site file. Unknown is null, never a guess; every partition says when and where it was read."""
 
 from __future__ import annotations
 

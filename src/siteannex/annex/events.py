@@ -1,0 +1,147 @@
+"""Events are the truth: what happened to one annex, in order, and the state that follows from them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from siteannex.errors import Evidence, Stage, StageFailure
+
+EVENTS_VERSION = 1
+
+
+class What(StrEnum):
+    """What an event says about its stage."""
+
+    BEGIN = "begin"
+    """About to do it: written before every effect."""
+    DONE = "done"
+    FAILED = "failed"
+    SEEN = "seen"
+    """The annex was seen at this stage by the watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of `events.jsonl`. `data` holds JSON values only, never a secret."""
+
+    at: datetime
+    stage: Stage
+    what: What
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def to_line(event: Event) -> str:
+    """One JSON object, one line, keys in a fixed order."""
+    head = {
+        "v": EVENTS_VERSION,
+        "at": event.at.isoformat(),
+        "stage": str(event.stage),
+        "what": str(event.what),
+    }
+    return json.dumps({**head, "data": dict(event.data)}, ensure_ascii=False, sort_keys=False)
+
+
+def from_line(line: str) -> Event | None:
+    """Read one line; None for a torn or foreign one."""
+    try:
+        record = json.loads(line)
+        at = datetime.fromisoformat(record["at"])
+        event = Event(at, Stage(record["stage"]), What(record["what"]), record["data"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return event if isinstance(event.data, dict) and at.tzinfo is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class AnnexState:
+    """What the events of one annex add up to."""
+
+    stage: Stage = Stage.PLAN
+    begun: Stage | None = None
+    """A stage whose effect was begun and neither done nor failed: the command was interrupted there."""
+    since: datetime | None = None
+    job_ids: tuple[str, ...] = ()
+    submit_begun: bool = False
+    ready_at: datetime | None = None
+    failure: StageFailure | None = None
+    ended: bool = False
+    """Nothing of it is left, or it failed and was cleaned: its name is free again."""
+    end_text: str = ""
+    collector: str = ""
+    join: str = ""
+    bytes_sent: int = 0
+
+
+def fold(events: Iterable[Event]) -> AnnexState:
+    """Replay events into a state."""
+    state = AnnexState()
+    for event in events:
+        state = _apply(state, event)
+    return state
+
+
+def _apply(state: AnnexState, event: Event) -> AnnexState:
+    data = event.data
+    if event.what is What.BEGIN:
+        return replace(
+            state,
+            begun=event.stage,
+            submit_begun=state.submit_begun or event.stage is Stage.SUBMIT,
+            join=str(data.get("join", state.join)),
+            collector=str(data.get("collector", state.collector)),
+        )
+    if event.what is What.FAILED:
+        return replace(
+            state,
+            begun=None,
+            failure=failure_from_data(data.get("failure")),
+            since=event.at,
+            ended=state.ended or bool(data.get("ended", False)),
+        )
+    ids = tuple(str(job_id) for job_id in data.get("job_ids", ()))
+    return replace(
+        state,
+        stage=event.stage,
+        begun=None if event.what is What.DONE and state.begun is event.stage else state.begun,
+        since=event.at if event.stage is not state.stage else state.since,
+        job_ids=tuple(dict.fromkeys((*state.job_ids, *ids))),
+        ready_at=state.ready_at or (event.at if event.stage is Stage.READY else None),
+        failure=None if event.stage is Stage.READY else state.failure,
+        ended=state.ended or event.stage is Stage.RELEASED,
+        end_text=str(data.get("text", "")) if event.stage is Stage.RELEASED else state.end_text,
+        bytes_sent=state.bytes_sent + int(data.get("bytes_sent", 0)),
+    )
+
+
+def failure_to_data(failure: StageFailure) -> dict[str, Any]:
+    """A failure as JSON values, the same keys as in `--json` output."""
+    return {
+        "stage": str(failure.stage),
+        "code": failure.code,
+        "site": failure.site,
+        "summary": failure.summary,
+        "evidence": [{"source": item.source, "text": item.text} for item in failure.evidence],
+        "hint": failure.hint,
+        "retryable": failure.retryable,
+    }
+
+
+def failure_from_data(data: Any) -> StageFailure | None:  # foreign JSON: judged here
+    """Read back what `failure_to_data` wrote; None when it is not that."""
+    try:
+        return StageFailure(
+            stage=Stage(data["stage"]),
+            code=str(data["code"]),
+            site=str(data["site"]),
+            summary=str(data["summary"]),
+            evidence=tuple(Evidence(str(item["source"]), str(item["text"])) for item in data["evidence"]),
+            hint=str(data["hint"]),
+            retryable=bool(data["retryable"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None

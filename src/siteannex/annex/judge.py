@@ -1,0 +1,273 @@
+"""One pure function says where an annex is: `judge(plan, state, witnesses, now)`.
+
+Three witnesses: the batch system, the pilot's own reports, the collector's ads; beside them our events. Each may be
+silent (None: not asked or no answer) and each may be wrong alone: a broken EP holds its allocation as RUNNING, a dead
+EP's ad stays in the collector for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from siteannex.annex.events import AnnexState
+from siteannex.errors import Evidence, Stage, StageFailure
+from siteannex.failures import FAILURES, failure
+from siteannex.model import BatchJob, BatchState, PilotReport, Plan, Slot, Witnesses
+from siteannex.scheduler.slurm import HOPELESS_REASONS
+from siteannex.units import format_duration, format_memory, seconds_between
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long a stage may be silent before that is a failure, in seconds."""
+
+    ep_start_s: float = 180.0
+    """From the batch job running to the pilot's first report."""
+    join_s: float = 180.0
+    """From the EP's start to its ad at the collector."""
+
+
+@dataclass(frozen=True, slots=True)
+class PilotVerdict:
+    """Where one pilot is. `failure` is set when it will not come up, or came up wrong."""
+
+    job_id: str
+    stage: Stage
+    text: str
+    failure: StageFailure | None = None
+    job: BatchJob | None = None
+    slots: tuple[Slot, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        """True when this pilot can no longer run anything."""
+        return self.stage is Stage.RELEASED
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where the whole annex is: its most advanced living pilot decides."""
+
+    stage: Stage
+    text: str
+    pilots: tuple[PilotVerdict, ...]
+    failure: StageFailure | None = None
+
+    @property
+    def ready(self) -> int:
+        """Pilots whose EP is up and right."""
+        return sum(pilot.stage is Stage.READY for pilot in self.pilots)
+
+    @property
+    def settled(self) -> bool:
+        """True when waiting longer brings nothing new: all ready, or failed, or over."""
+        return bool(self.pilots) and all(
+            pilot.stage in (Stage.READY, Stage.DRAIN, Stage.RELEASED) or pilot.failure for pilot in self.pilots
+        )
+
+
+def judge(
+    plan: Plan, state: AnnexState, witnesses: Witnesses, now: datetime, deadlines: Deadlines | None = None
+) -> Verdict:
+    """Say where the annex is and, when witnesses disagree, what that means. Shapes: one PilotVerdict a job id."""
+    limits = deadlines or Deadlines()
+    known = {job.job_id: job for job in witnesses.batch or ()}
+    ids = tuple(dict.fromkeys((*state.job_ids, *known, *(slot.batch_job_id for slot in witnesses.slots or ()))))
+    pilots = tuple(_judge_pilot(job_id, known.get(job_id), plan, state, witnesses, now, limits) for job_id in ids)
+    if not pilots:
+        return _without_pilots(state)
+    return _whole(plan, state, pilots)
+
+
+def _without_pilots(state: AnnexState) -> Verdict:
+    if state.failure is not None:
+        return Verdict(state.failure.stage, state.failure.summary, (), state.failure)
+    if state.ended:
+        return Verdict(Stage.RELEASED, state.end_text or "released", ())
+    if state.begun is not None:
+        return Verdict(state.begun, f"interrupted at {state.begun}: run the same up again to go on, or down", ())
+    return Verdict(state.stage, "not submitted yet: run the same up again to go on, or down", ())
+
+
+def _whole(plan: Plan, state: AnnexState, pilots: tuple[PilotVerdict, ...]) -> Verdict:
+    healthy = [pilot for pilot in pilots if pilot.failure is None]
+    living = [pilot for pilot in healthy if not pilot.over]
+    if living:
+        lead = max(living, key=lambda pilot: pilot.stage.order)
+        ready = sum(pilot.stage is Stage.READY for pilot in living)
+        text = lead.text if plan.pilots == 1 else f"{ready} of {plan.pilots} pilots ready; {lead.text}"
+        return Verdict(lead.stage, text, pilots)
+    failed = next((pilot for pilot in pilots if pilot.failure is not None), None)
+    if failed is not None and state.ready_at is None:
+        return Verdict(failed.stage, failed.text, pilots, failed.failure)
+    last = failed or healthy[-1]
+    return Verdict(Stage.RELEASED, last.text, pilots)
+
+
+def _judge_pilot(
+    job_id: str,
+    job: BatchJob | None,
+    plan: Plan,
+    state: AnnexState,
+    witnesses: Witnesses,
+    now: datetime,
+    limits: Deadlines,
+) -> PilotVerdict:
+    slots = tuple(slot for slot in witnesses.slots or () if slot.batch_job_id == job_id)
+    reports = [report for report in witnesses.reports or () if report.job_id == job_id]
+    bad = next((report for report in reports if report.code != "ok" and report.code in FAILURES), None)
+    last = reports[-1] if reports else None
+    site = plan.request.site
+    if bad is not None:
+        return _failed(job_id, _reported(bad, reports, site), job)
+    if last is not None and last.stage == Stage.RELEASED:
+        return PilotVerdict(job_id, Stage.RELEASED, last.text or "ended", None, job)
+    if job is not None and job.state.ended:
+        return _ended(job, state, site)
+    if slots:
+        return _joined(job_id, job, slots, plan, draining=last is not None and last.stage == Stage.DRAIN)
+    if job is None and witnesses.batch is not None:
+        return _lost(job_id, state, site)
+    if job is None:
+        return _unseen(job_id, state, now, plan)
+    if job.state is BatchState.PENDING:
+        return _pending(job, site)
+    return _starting(job, last, site, now, limits, asked=witnesses.slots is not None)
+
+
+def _failed(job_id: str, what: StageFailure, job: BatchJob | None) -> PilotVerdict:
+    return PilotVerdict(job_id, what.stage, what.summary, what, job)
+
+
+def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageFailure:
+    node = bad.node or "the node"
+    return failure(
+        bad.code,
+        site,
+        f"{FAILURES[bad.code].meaning.rstrip('.')} ({node})",
+        evidence=[
+            Evidence.tail(f"pilot {bad.job_id} on {node}, {bad.at.isoformat()}", bad.text),
+            *([Evidence.tail("steps before it", _steps(reports, bad))] if reports[0] is not bad else []),
+        ],
+    )
+
+
+def _steps(reports: list[PilotReport], until: PilotReport) -> str:
+    done = reports[: reports.index(until)]
+    return "\n".join(f"{report.at:%H:%M:%S} {report.stage} {report.code} {report.text}" for report in done)
+
+
+_ENDINGS = {
+    BatchState.CANCELLED: "batch-job-cancelled",
+    BatchState.TIMEOUT: "batch-job-timeout",
+    BatchState.NODE_FAIL: "batch-job-node-failed",
+    BatchState.OUT_OF_MEMORY: "batch-job-out-of-memory",
+    BatchState.PREEMPTED: "batch-job-preempted",
+}
+
+
+def _ended(job: BatchJob, state: AnnexState, site: str) -> PilotVerdict:
+    words = f"{job.state_text or job.state}, exit {job.exit_code or 'unknown'}, node {job.node or 'none'}"
+    if state.ready_at is not None or job.state is BatchState.COMPLETED:
+        return PilotVerdict(job.job_id, Stage.RELEASED, f"batch job {job.job_id} ended: {words}", None, job)
+    what = failure(
+        _ENDINGS.get(job.state, "batch-job-failed"),
+        site,
+        f"batch job {job.job_id} ended before its EP was up",
+        evidence=[Evidence(f"Slurm, job {job.job_id}", words + (f", reason {job.reason}" if job.reason else ""))],
+    )
+    return _failed(job.job_id, what, job)
+
+
+def _lost(job_id: str, state: AnnexState, site: str) -> PilotVerdict:
+    if state.ready_at is not None:
+        return PilotVerdict(job_id, Stage.RELEASED, f"batch job {job_id} ended; Slurm no longer knows it")
+    what = failure(
+        "batch-job-lost",
+        site,
+        f"Slurm no longer knows job {job_id} and its EP was never seen",
+        evidence=[Evidence("squeue and sacct", f"no line for job {job_id}")],
+    )
+    return _failed(job_id, what, None)
+
+
+def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Plan, *, draining: bool) -> PilotVerdict:
+    whole = next((slot for slot in slots if slot.slot_type != "Dynamic"), slots[0])
+    shape, site = plan.shape, plan.request.site
+    # An EP may lawfully report a little less memory than Slurm granted; a tenth less is a wrong node or setting.
+    if whole.total_gpus < shape.gpus:
+        code, seen = "gpus-missing", f"{whole.total_gpus} GPUs, {shape.gpus} asked"
+    elif whole.total_cpus < shape.cpus or whole.total_memory_mib < shape.memory_mib * 0.9:
+        code = "slots-too-small"
+        seen = (
+            f"{whole.total_cpus} CPUs and {format_memory(whole.total_memory_mib)}, "
+            f"{shape.cpus} and {format_memory(shape.memory_mib)} asked"
+        )
+    else:
+        text = f"{whole.machine}: {whole.total_gpus} x {whole.gpu_model}" if shape.gpus else f"{whole.machine}"
+        return PilotVerdict(job_id, Stage.DRAIN if draining else Stage.READY, text, None, job, slots)
+    what = failure(
+        code, site, f"the EP on {whole.machine} has {seen}", evidence=[Evidence(f"ad of {whole.name}", seen)]
+    )
+    return PilotVerdict(job_id, Stage.EP_CONFIG, what.summary, what, job, slots)
+
+
+def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan) -> PilotVerdict:
+    """Neither Slurm was asked nor an ad is there: say what the events said, no more."""
+    if state.ready_at is None:
+        stage = max(state.stage, Stage.BATCH_JOB, key=lambda each: each.order)
+        return PilotVerdict(
+            job_id, stage, f"job {job_id} submitted; its EP is not seen yet (status --remote asks Slurm)"
+        )
+    if seconds_between(state.ready_at, now) > plan.walltime_s:
+        return PilotVerdict(job_id, Stage.RELEASED, "walltime is over")
+    return PilotVerdict(job_id, Stage.DRAIN, "its EP has left the collector (status --remote says why)")
+
+
+def _pending(job: BatchJob, site: str) -> PilotVerdict:
+    if job.reason in HOPELESS_REASONS:
+        what = failure(
+            "pending-forever",
+            site,
+            f"job {job.job_id} can never start: {HOPELESS_REASONS[job.reason]}",
+            evidence=[Evidence(f"squeue, job {job.job_id}", f"PENDING, reason {job.reason}")],
+        )
+        return _failed(job.job_id, what, job)
+    return PilotVerdict(job.job_id, Stage.BATCH_JOB, f"PENDING, {job.reason or 'no reason given yet'}", None, job)
+
+
+def _starting(
+    job: BatchJob, last: PilotReport | None, site: str, now: datetime, limits: Deadlines, *, asked: bool
+) -> PilotVerdict:
+    running_s = seconds_between(job.start, now) if job.start else 0.0
+    where = f"RUNNING on {job.node}" if job.node else "RUNNING"
+    if last is None:
+        if running_s <= limits.ep_start_s:
+            return PilotVerdict(job.job_id, Stage.BATCH_JOB, where, None, job)
+        summary = f"job {job.job_id} is {where} for {format_duration(running_s)} and its pilot has written nothing"
+        what = failure("ep-start-silent", site, summary, evidence=[Evidence("squeue", where)])
+        return _failed(job.job_id, what, job)
+    stage = _stage_of(last)
+    waited_s = seconds_between(last.at, now)
+    if stage.order >= Stage.AP_CONNECT.order and asked and waited_s > limits.join_s:
+        what = failure(
+            "ep-not-seen",
+            site,
+            f"Slurm says {where}, the pilot reported {last.stage} ok {format_duration(waited_s)} ago, "
+            "and the collector has no ad of it",
+            evidence=[Evidence(f"pilot {job.job_id}", f"{last.stage} {last.code} {last.text}")],
+        )
+        return _failed(job.job_id, what, job)
+    shown = min(stage, Stage.AP_CONNECT, key=lambda each: each.order)
+    return PilotVerdict(job.job_id, shown, f"{last.text} ({job.node})" if job.node else last.text, None, job)
+
+
+def _stage_of(report: PilotReport) -> Stage:
+    return Stage(report.stage) if report.stage in set(Stage) else Stage.BATCH_JOB
+
+
+def owned_job_ids(jobs: Iterable[BatchJob]) -> tuple[str, ...]:
+    """Ids of the batch jobs that can still run or cost anything."""
+    return tuple(job.job_id for job in jobs if job.state.living)

@@ -1,0 +1,128 @@
+"""From a request and a site's facts to a plan: partition, pilots, shape, ceiling. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from siteannex.errors import Evidence
+from siteannex.failures import fail
+from siteannex.model import PilotShape, Plan, Request
+from siteannex.site.schema import Partition, Site
+from siteannex.units import format_duration, format_memory
+
+STALE_AFTER_DAYS = 365
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    partition: str
+    facts: Partition
+    pilots: int
+    shape: PilotShape
+    billed_gpus: int
+    billed_cores: int
+
+
+class _DoesNotFitError(Exception):
+    """Why a partition cannot give what was asked; the text is shown to the user."""
+
+
+def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> Plan:
+    """Choose the partition that costs least and still fits. AnnexError(request-impossible) names every reason."""
+    layouts: list[_Layout] = []
+    refusals: list[str] = []
+    for name, facts in _candidates(request, site).items():
+        try:
+            layouts.append(_lay_out(request, name, facts))
+        except _DoesNotFitError as reason:
+            refusals.append(f"{name}: {reason}")
+    if not layouts:
+        raise fail(
+            "request-impossible",
+            site.name,
+            "no partition gives what was asked",
+            evidence=[Evidence(f"site facts of {site.name}, partition by partition", "\n".join(refusals))],
+        )
+    best = min(layouts, key=lambda layout: (layout.billed_gpus * layout.pilots, layout.billed_cores * layout.pilots))
+    hours = request.lifetime_s / 3600
+    return Plan(
+        request=request,
+        annex_id=annex_id,
+        partition=best.partition,
+        account=request.account or site.account,
+        qos=best.facts.qos,
+        pilots=best.pilots,
+        shape=best.shape,
+        walltime_s=request.lifetime_s,
+        idle_s=request.idle_s,
+        ceiling_gpu_hours=round(best.billed_gpus * best.pilots * hours, 3),
+        ceiling_core_hours=round(best.billed_cores * best.pilots * hours, 3),
+        notes=(*_age_note(best.facts, today), *(f"not chosen: {refusal}" for refusal in refusals)),
+    )
+
+
+def _candidates(request: Request, site: Site) -> dict[str, Partition]:
+    if request.partition is None:
+        return site.partitions
+    if request.partition not in site.partitions:
+        known = ", ".join(site.partitions)
+        raise fail("request-impossible", site.name, f"no partition {request.partition!r} here; known: {known}")
+    return {request.partition: site.partitions[request.partition]}
+
+
+def _lay_out(request: Request, name: str, facts: Partition) -> _Layout:
+    if request.lifetime_s > facts.max_walltime:
+        raise _DoesNotFitError(
+            f"at most {format_duration(facts.max_walltime)} a job, {format_duration(request.lifetime_s)} asked"
+        )
+    pilots, gpus = _spread(request, facts)
+    if facts.max_nodes is not None and pilots > facts.max_nodes:
+        raise _DoesNotFitError(f"at most {facts.max_nodes} nodes, {pilots} needed")
+    exclusive = facts.sharing == "exclusive"
+    share = 1.0 if exclusive else (gpus / facts.gpus.per_node if gpus and facts.gpus else 0.0)
+    cpus = request.cpus or max(1, int(facts.cores_per_node * share))
+    memory = request.memory_mib or max(
+        int(facts.memory_per_node * share), cpus * facts.memory_per_node // facts.cores_per_node
+    )
+    if cpus > facts.cores_per_node:
+        raise _DoesNotFitError(f"at most {facts.cores_per_node} cores a node, {cpus} asked")
+    if memory > facts.memory_per_node:
+        raise _DoesNotFitError(f"at most {format_memory(facts.memory_per_node)} a node, {format_memory(memory)} asked")
+    return _Layout(
+        partition=name,
+        facts=facts,
+        pilots=pilots,
+        shape=PilotShape(gpus, facts.gpus.type if gpus and facts.gpus else None, cpus, memory),
+        billed_gpus=facts.gpus.per_node if exclusive and facts.gpus else gpus,
+        billed_cores=facts.cores_per_node if exclusive else cpus,
+    )
+
+
+def _spread(request: Request, facts: Partition) -> tuple[int, int]:
+    """(pilots, GPUs of each): as few equal pilots as the node and the job cap allow."""
+    if request.gpus == 0:
+        return request.nodes or 1, 0
+    if facts.gpus is None:
+        raise _DoesNotFitError("no GPUs here")
+    cap = min(facts.gpus.per_node, facts.gpus.max_per_job or facts.gpus.per_node)
+    for pilots in [request.nodes] if request.nodes else range(1, request.gpus + 1):
+        if request.gpus % pilots == 0 and request.gpus // pilots <= cap:
+            return pilots, request.gpus // pilots
+    raise _DoesNotFitError(f"{request.gpus} GPUs do not divide over {request.nodes} nodes of at most {cap} GPUs")
+
+
+def _age_note(facts: Partition, today: date) -> tuple[str, ...]:
+    age = (today - facts.verified).days
+    if age <= STALE_AFTER_DAYS:
+        return (f"site facts verified {facts.verified.isoformat()}",)
+    return (f"site facts are {age} days old (verified {facts.verified.isoformat()}): they may be stale",)
+
+
+def differences(asked: Request, living: Request) -> tuple[str, ...]:
+    """What differs between a new request and the one an annex was made for, in words: `gpus 4, not 2`."""
+    return tuple(
+        f"{field} {getattr(asked, field)} asked, {getattr(living, field)} living"
+        for field in Request.__slots__
+        if getattr(asked, field) != getattr(living, field)
+    )

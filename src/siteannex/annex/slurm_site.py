@@ -1,0 +1,193 @@
+"""The Slurm provider: what siteannex does at one site, as round trips over a Transport.
+
+Everything lies under the site's `directories.home` (`$HOME/.siteannex`): `ep/<sha256>.tar.gz` (shared by all
+annexes, shipped once), `annex/<id>/` (one annex: scripts, token, progress) and `logs/<id>/` (what is left of it).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from siteannex.errors import Evidence
+from siteannex.failures import fail
+from siteannex.model import EpSoftware, PilotReport
+from siteannex.ports import Command, CommandResult, Progress, Transport
+from siteannex.scheduler import slurm
+from siteannex.site.schema import Site
+
+LOG_LIMIT_BYTES = 1_000_000
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the login node says of itself before anything is shipped."""
+
+    home: str
+    """Absolute path of siteannex's directory there."""
+    arch: str
+    ep_present: frozenset[str]
+    """sha256 sums of the EP tarballs already there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What the site said about one annex."""
+
+    queue: slurm.QueueAnswer
+    reports: tuple[PilotReport, ...]
+    directory_left: bool
+    """The annex's directory is still there."""
+
+
+class SlurmSite:
+    """Slurm behind a Transport. Holds no state of its own."""
+
+    def __init__(self, site: Site, transport: Transport) -> None:
+        self.site = site
+        self.transport = transport
+
+    def survey(self) -> Survey:
+        """Ask where home is, which processor this is, and which EP tarballs are there. One round trip."""
+        answer = self._run(
+            f'umask 077; h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
+            'pwd; uname -m; ls ep 2>/dev/null; command -v sbatch >/dev/null || { echo "sbatch: not found" >&2; exit 72; }'
+        )
+        if answer.status == 72:
+            raise fail(
+                "submit-refused", self.site.name, "Slurm is not on this login node's PATH", evidence=[_seen(answer)]
+            )
+        if not answer.ok:
+            raise fail(
+                "ship-failed", self.site.name, "siteannex's directory cannot be made there", evidence=[_seen(answer)]
+            )
+        home, arch, *names = answer.stdout.splitlines()
+        present = frozenset(name.removesuffix(".tar.gz") for name in names if name.endswith(".tar.gz"))
+        return Survey(home=home, arch=arch, ep_present=present)
+
+    def ship_software(self, software: EpSoftware, survey: Survey, progress: Progress | None) -> int:
+        """Upload the EP tarball unless it is there; returns bytes sent."""
+        if software.sha256 in survey.ep_present:
+            return 0
+        return self.transport.put(Path(software.path), f"{survey.home}/ep/{software.sha256}.tar.gz", progress=progress)
+
+    def submit(self, annex_id: str, archive: bytes, pilots: int) -> tuple[str, ...]:
+        """Unpack the bundle and submit its pilots, in one round trip; returns the new job ids.
+
+        Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses; then what was
+        accepted before the refusal is cancelled and the bundle is removed.
+        """
+        annex_dir = self._annex_dir(annex_id)
+        unpack = f"umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && base64 -d | gzip -dc | tar -xf -"
+        unpacked, submitted = self.transport.run(
+            [
+                Command(unpack, stdin=base64.encodebytes(archive).decode("ascii")),
+                Command(f"[ -f {annex_dir}/batch.sh ] || exit 74; " + slurm.submit_script(annex_dir, pilots)),
+            ],
+            timeout_s=120,
+        )
+        if not unpacked.ok:
+            raise fail(
+                "ship-failed", self.site.name, "the bundle could not be unpacked there", evidence=[_seen(unpacked)]
+            )
+        if submitted.status != 0:
+            refusal = slurm.refusal(submitted, self.site.name)
+            self.release(annex_id, slurm.read_submitted(submitted.stdout))
+            raise refusal
+        return slurm.read_submitted(submitted.stdout)
+
+    def observe(self, annex_id: str, since: datetime) -> Sighting:
+        """Ask Slurm about the annex's pilots and read their progress files. One round trip."""
+        annex_dir, log_dir = self._annex_dir(annex_id), self._log_dir(annex_id)
+        queue, progress, left = self.transport.run(
+            [
+                Command(slurm.query_script(annex_id, since=since)),
+                Command(f"cat {annex_dir}/progress/*.jsonl {log_dir}/*.jsonl 2>/dev/null; true"),
+                Command(f"[ -d {annex_dir} ]"),
+            ]
+        )
+        return Sighting(
+            queue=slurm.read_query(queue.stdout, annex_id),
+            reports=read_reports(progress.stdout),
+            directory_left=left.ok,
+        )
+
+    def projected_start(self, job_ids: Sequence[str]) -> str:
+        """Slurm's own words on when pending jobs would start, for jobs squeue gave no time for."""
+        answer = self._run(f"SLURM_TIME_FORMAT=%s squeue -h --start -j {','.join(job_ids)} -o %S")
+        return answer.stdout.strip()
+
+    def drain(self, job_ids: tuple[str, ...]) -> None:
+        """Ask running pilots to end when their jobs are done."""
+        self._must(slurm.drain_script(job_ids), "the drain signal could not be sent")
+
+    def cancel(self, job_ids: tuple[str, ...]) -> None:
+        """End pilots now, pending or running."""
+        self._must(slurm.cancel_script(job_ids), "the pilots could not be cancelled")
+
+    def release(self, annex_id: str, job_ids: tuple[str, ...]) -> None:
+        """Cancel whatever still runs and remove the annex's directory, token included. Log archives stay."""
+        annex_dir = self._annex_dir(annex_id)
+        cancel = f"{slurm.cancel_script(job_ids)}\n" if job_ids else ""
+        self._must(f"{cancel}rm -rf {annex_dir}", "the annex's directory could not be removed")
+
+    def log_names(self, annex_id: str) -> tuple[str, ...]:
+        """Paths of what can be read of an annex: live progress and batch output, then log archives."""
+        annex_dir, log_dir = self._annex_dir(annex_id), self._log_dir(annex_id)
+        answer = self._run(f"ls -d {annex_dir}/slurm-*.out {annex_dir}/progress/*.jsonl {log_dir}/* 2>/dev/null; true")
+        return tuple(answer.stdout.splitlines())
+
+    def read(self, path: str) -> bytes:
+        """The end of one of those files; empty when it is gone."""
+        return self.transport.get(path, limit_bytes=LOG_LIMIT_BYTES) or b""
+
+    def _annex_dir(self, annex_id: str) -> str:
+        return f'"{self.site.directories.home}/annex/{_safe(annex_id)}"'
+
+    def _log_dir(self, annex_id: str) -> str:
+        return f'"{self.site.directories.home}/logs/{_safe(annex_id)}"'
+
+    def _run(self, script: str) -> CommandResult:
+        return self.transport.run([Command(script)])[0]
+
+    def _must(self, script: str, otherwise: str) -> None:
+        answer = self._run(script)
+        if not answer.ok and "Invalid job id" not in answer.stderr:
+            raise fail("release-incomplete", self.site.name, otherwise, evidence=[_seen(answer)])
+
+
+def _safe(name: str) -> str:
+    if not _SAFE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a name siteannex gives")
+    return name
+
+
+def _seen(answer: CommandResult) -> Evidence:
+    return Evidence.tail(f"remote command, exit status {answer.status}", answer.stderr or answer.stdout)
+
+
+def read_reports(text: str) -> tuple[PilotReport, ...]:
+    """Read pilots' progress lines; torn and foreign lines are passed over, a line seen twice counts once."""
+    reports: dict[PilotReport, None] = {}
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+            report = PilotReport(
+                job_id=str(record["job"]),
+                stage=str(record["stage"]),
+                code=str(record["code"]),
+                text=str(record.get("text", "")),
+                at=datetime.fromisoformat(str(record["at"])),
+                node=str(record.get("node", "")),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if report.at.tzinfo is not None:
+            reports[report] = None
+    return tuple(reports)

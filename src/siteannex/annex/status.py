@@ -1,0 +1,227 @@
+"""`status`: every annex of this user as the witnesses have it, as values for the screen and for `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from siteannex.annex.events import failure_to_data
+from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.slurm_site import SlurmSite
+from siteannex.annex.store import Annex
+from siteannex.annex.watch import adopt, gather
+from siteannex.errors import AnnexError, Stage
+from siteannex.model import BatchJob, BatchState, JobCounts, Slot
+from siteannex.ports import Pool
+from siteannex.units import format_duration, format_memory, format_when
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One annex at one moment."""
+
+    annex: Annex
+    verdict: Verdict
+    counts: JobCounts
+    ends_at: datetime | None
+    trouble: str = ""
+    """A witness that could not be asked, in words."""
+
+    @property
+    def slots(self) -> list[Slot]:
+        """Every slot of the annex, partitionable and dynamic."""
+        return [slot for pilot in self.verdict.pilots for slot in pilot.slots]
+
+    @property
+    def stage_text(self) -> str:
+        """The stage as the table shows it: QUEUE while pending, FAILED when it failed."""
+        if self.verdict.failure is not None:
+            return "FAILED"
+        return "QUEUE" if self.pending else str(self.verdict.stage)
+
+    @property
+    def jobs(self) -> list[BatchJob]:
+        """The pilots as Slurm has them; empty when it was not asked."""
+        return [pilot.job for pilot in self.verdict.pilots if pilot.job is not None]
+
+    @property
+    def pending(self) -> bool:
+        """True when Slurm was asked and every living pilot waits."""
+        living = [job for job in self.jobs if job.state.living]
+        return bool(living) and all(job.state is BatchState.PENDING for job in living)
+
+
+def take_status(
+    annexes: Sequence[Annex],
+    pool: Pool,
+    now: datetime,
+    access_of: Callable[[Annex], SlurmSite | None],
+) -> list[Row]:
+    """Look at each annex once. `access_of` gives a connection where the site may be asked, else None."""
+    counts = _counts(annexes, pool)
+    return [_row(annex, pool, now, access_of, counts.get(annex.name, JobCounts())) for annex in annexes]
+
+
+def _counts(annexes: Sequence[Annex], pool: Pool) -> dict[str, JobCounts]:
+    try:
+        return pool.job_counts(sorted({annex.name for annex in annexes})) if annexes else {}
+    except AnnexError:
+        return {}
+
+
+def _row(
+    annex: Annex, pool: Pool, now: datetime, access_of: Callable[[Annex], SlurmSite | None], counts: JobCounts
+) -> Row:
+    trouble = ""
+    try:
+        witnesses = gather(annex, access_of(annex) if not annex.state().ended else None, pool)
+    except AnnexError as problem:
+        trouble = f"{annex.plan.request.site} was not asked: {problem.failure.summary}"
+        witnesses = gather(annex, None, pool)
+    if not annex.state().ended:
+        adopt(annex, witnesses)
+    state = annex.state()
+    verdict = judge(annex.plan, state, witnesses, now)
+    if state.ended:
+        stage = state.failure.stage if state.failure else Stage.RELEASED
+        text = state.failure.summary if state.failure else state.end_text
+        verdict = Verdict(stage, text, (), state.failure)
+    if witnesses.slots is None:
+        trouble = trouble or "the collector was not asked: it does not answer"
+    starts = [job.end for job in witnesses.batch or () if job.end is not None and job.state.living]
+    ends_at = min(starts) if starts else _ends_by_events(annex)
+    return Row(annex, verdict, counts, ends_at, trouble)
+
+
+def _ends_by_events(annex: Annex) -> datetime | None:
+    """Without Slurm's word the walltime counts from READY: never later than the real end by more than the start-up."""
+    ready_at = annex.state().ready_at
+    return ready_at + timedelta(seconds=annex.plan.walltime_s) if ready_at else None
+
+
+def table(rows: Sequence[Row], now: datetime) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and cells of the status table."""
+    header = ("ANNEX", "SITE", "STAGE", "PILOTS", "GPUS busy/all", "LEFT", "JOBS run/wait", "NEXT")
+    return header, [_cells(row, now) for row in rows]
+
+
+def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+    left = format_duration((row.ends_at - now).total_seconds()) if row.ends_at and row.slots else "-"
+    return (
+        row.annex.name,
+        row.annex.plan.request.site,
+        row.stage_text,
+        _pilots_text(row),
+        _gpus_text(row),
+        left,
+        f"{row.counts.running}/{row.counts.waiting}" + (f" ({row.counts.held} held)" if row.counts.held else ""),
+        _next_text(row, now),
+    )
+
+
+def _pilots_text(row: Row) -> str:
+    if not row.verdict.pilots:
+        return "-"
+    words: dict[str, int] = {}
+    for pilot in row.verdict.pilots:
+        if pilot.failure is not None:
+            word = "failed"
+        elif pilot.over:
+            word = "ended"
+        elif pilot.job is not None:
+            word = pilot.job.state.lower()
+        else:
+            word = "running" if pilot.slots else "submitted"
+        words[word] = words.get(word, 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in words.items())
+
+
+def _gpus_text(row: Row) -> str:
+    whole = [slot for slot in row.slots if slot.slot_type != "Dynamic"]
+    total = sum(slot.total_gpus for slot in whole)
+    if not total:
+        return "-"
+    busy = sum(slot.gpus for slot in row.slots if slot.slot_type == "Dynamic")
+    return f"{busy}/{total} {whole[0].gpu_model}".rstrip()
+
+
+def _next_text(row: Row, now: datetime) -> str:
+    if row.verdict.failure is not None:
+        return f"{row.verdict.failure.code}: {row.verdict.failure.hint}"
+    starts = [job.start for job in row.jobs if job.state is BatchState.PENDING and job.start is not None]
+    if starts:
+        reasons = ", ".join(dict.fromkeys(job.reason for job in row.jobs if job.reason))
+        return f"starts about {format_when(min(starts), now)} ({reasons})"
+    if row.verdict.stage is Stage.READY and row.ends_at:
+        return f"until {format_when(row.ends_at, now)}"
+    return row.trouble or row.verdict.text
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """Everything the screen has, as JSON values."""
+    plan = row.annex.plan
+    return {
+        "annex": row.annex.name,
+        "annex_id": plan.annex_id,
+        "site": plan.request.site,
+        "stage": str(row.verdict.stage),
+        "text": row.verdict.text,
+        "failure": failure_to_data(row.verdict.failure) if row.verdict.failure else None,
+        "partition": plan.partition,
+        "ends_at": row.ends_at.isoformat() if row.ends_at else None,
+        "jobs": {"waiting": row.counts.waiting, "running": row.counts.running, "held": row.counts.held},
+        "pilots": [
+            {
+                "job_id": pilot.job_id,
+                "stage": str(pilot.stage),
+                "text": pilot.text,
+                "failure": failure_to_data(pilot.failure) if pilot.failure else None,
+                "state": str(pilot.job.state) if pilot.job else None,
+                "reason": pilot.job.reason if pilot.job else None,
+                "node": pilot.job.node if pilot.job else None,
+                "start": pilot.job.start.isoformat() if pilot.job and pilot.job.start else None,
+                "slots": [_slot_data(slot) for slot in pilot.slots],
+            }
+            for pilot in row.verdict.pilots
+        ],
+        "trouble": row.trouble,
+    }
+
+
+def _slot_data(slot: Slot) -> dict[str, Any]:
+    return {
+        "name": slot.name,
+        "type": slot.slot_type,
+        "machine": slot.machine,
+        "state": slot.state,
+        "activity": slot.activity,
+        "cpus": slot.cpus,
+        "memory_mib": slot.memory_mib,
+        "gpus": slot.gpus,
+        "gpu_model": slot.gpu_model,
+        "gpu_memory_mib": slot.gpu_memory_mib,
+        "total_cpus": slot.total_cpus,
+        "total_memory_mib": slot.total_memory_mib,
+        "total_gpus": slot.total_gpus,
+        "job": slot.job,
+    }
+
+
+def detail_lines(row: Row, now: datetime) -> list[str]:
+    """More about one annex: its pilots, then its slots."""
+    lines = [""]
+    for pilot in row.verdict.pilots:
+        job = pilot.job
+        slurm = f"{job.state_text or job.state}{f' ({job.reason})' if job.reason else ''}" if job else "not asked"
+        times = f", ends {format_when(job.end, now)}" if job and job.end and job.state is BatchState.RUNNING else ""
+        lines.append(f"pilot {pilot.job_id}: {pilot.stage}, {pilot.text}; Slurm: {slurm}{times}")
+    for slot in row.slots:
+        gpus = f", {slot.gpus} GPU {slot.gpu_model}".rstrip() if slot.gpus else ""
+        job_text = f", job {slot.job}" if slot.job else ""
+        size = f"{slot.cpus} CPU, {format_memory(slot.memory_mib)}{gpus}"
+        lines.append(f"  {slot.name}: {slot.state}/{slot.activity}, free {size}{job_text}")
+    if row.trouble:
+        lines.append(f"note: {row.trouble}")
+    return lines

@@ -1,0 +1,171 @@
+"""Annexes on disk: a directory each, holding the plan, an append-only event log and the rendered scripts.
+
+Layout under the state directory: `annexes/<annex id>/{plan.json,events.jsonl,batch.sh,ep.conf}` and `locks/<name>`.
+Directories are 0700, files 0600. A torn last line of an event log (a crash while writing) is ignored when read and
+closed off before the next write, so that nothing after it is lost.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
+from siteannex.errors import Evidence, Stage, StageFailure
+from siteannex.failures import fail
+from siteannex.model import Join, PilotShape, Plan, Request
+from siteannex.ports import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Annex:
+    """One annex's directory. Everything known of it is read from there."""
+
+    path: Path
+    plan: Plan
+    clock: Clock
+
+    @property
+    def name(self) -> str:
+        """The name the user gave."""
+        return self.plan.request.name
+
+    def events(self) -> list[Event]:
+        """Every readable event, in order."""
+        try:
+            text = (self.path / "events.jsonl").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return [event for event in map(from_line, text.splitlines()) if event is not None]
+
+    def state(self) -> AnnexState:
+        """The fold over the events."""
+        return fold(self.events())
+
+    def created_at(self) -> datetime:
+        """When the plan was recorded."""
+        events = self.events()
+        return events[0].at if events else self.clock.now()
+
+    def record(self, stage: Stage, what: What, **data: Any) -> None:
+        """Append an event and make sure it is on disk. AnnexError(state-unwritable) leaves the log as it was."""
+        line = to_line(Event(self.clock.now(), stage, what, data)) + "\n"
+        with _writing(self.path, self.plan.request.site):
+            _append(self.path / "events.jsonl", line.encode())
+
+    def record_failure(self, failure: StageFailure, *, ended: bool) -> None:
+        """Append a failure; `ended` says that nothing of the annex is left behind it."""
+        self.record(failure.stage, What.FAILED, failure=failure_to_data(failure), ended=ended)
+
+    def keep(self, files: Mapping[str, str]) -> None:
+        """Keep rendered files beside the events, for people to read."""
+        with _writing(self.path, self.plan.request.site):
+            for name, text in files.items():
+                _write_private(self.path / name, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """All annexes of this user."""
+
+    root: Path
+    clock: Clock
+
+    def create(self, plan: Plan) -> Annex:
+        """Record a plan; the annex exists from here on."""
+        path = self.root / "annexes" / plan.annex_id
+        with _writing(path, plan.request.site):
+            path.mkdir(parents=True, mode=0o700)
+            _write_private(path / "plan.json", json.dumps(asdict(plan), indent=1))
+        annex = Annex(path, plan, self.clock)
+        annex.record(Stage.PLAN, What.DONE)
+        return annex
+
+    def annexes(self) -> list[Annex]:
+        """Every annex ever made here whose plan can be read, oldest first."""
+        base = self.root / "annexes"
+        found = [self._open(path) for path in sorted(base.iterdir())] if base.is_dir() else []
+        return sorted((annex for annex in found if annex is not None), key=lambda annex: annex.created_at())
+
+    def living(self, name: str) -> Annex | None:
+        """The annex of that name that has not ended, if there is one."""
+        return next(
+            (annex for annex in reversed(self.annexes()) if annex.name == name and not annex.state().ended), None
+        )
+
+    def latest(self, name: str) -> Annex | None:
+        """The newest annex of that name, ended or not."""
+        return next((annex for annex in reversed(self.annexes()) if annex.name == name), None)
+
+    def _open(self, path: Path) -> Annex | None:
+        try:
+            plan = plan_from_data(json.loads((path / "plan.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # a directory cut off before its plan was written never had an effect
+        return Annex(path, plan, self.clock)
+
+    @contextmanager
+    def lock(self, name: str, site: str) -> Iterator[None]:
+        """Hold an annex name for one command. AnnexError(annex-busy) when another command has it."""
+        locks = self.root / "locks"
+        with _writing(locks, site):
+            locks.mkdir(parents=True, mode=0o700, exist_ok=True)
+            handle = os.open(locks / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as busy:
+                raise fail("annex-busy", site, f"another command is at work on {name!r}") from busy
+            yield
+        finally:
+            os.close(handle)
+
+
+def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's to catch
+    """Read back what `asdict(plan)` wrote. KeyError, TypeError or ValueError when it is something else."""
+    request = Request(**{**data["request"], "join": Join(data["request"]["join"])})
+    shape = PilotShape(**data["shape"])
+    return Plan(**{**data, "request": request, "shape": shape, "notes": tuple(data["notes"])})
+
+
+@contextmanager
+def _writing(path: Path, site: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise fail(
+            "state-unwritable",
+            site,
+            f"cannot write under {path}",
+            evidence=[Evidence(str(path), f"{problem.strerror} (errno {problem.errno})")],
+        ) from problem
+
+
+def _write_private(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _append(path: Path, line: bytes) -> None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(handle).st_size
+        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        data = (b"\n" if torn else b"") + line
+        written = os.write(handle, data)
+        if written != len(data):  # disk filled half way: take the half line back
+            os.ftruncate(handle, size)
+            raise OSError(28, "No space left on device")
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,125 @@
+"""Watching an annex: ask the witnesses, judge, tell, record; until nothing new can come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from siteannex.annex.events import What
+from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.slurm_site import SlurmSite
+from siteannex.annex.store import Annex
+from siteannex.errors import AnnexError, Stage
+from siteannex.model import BatchJob, BatchState, PilotReport, Witnesses
+from siteannex.ports import Clock, Pool, View
+from siteannex.units import format_duration, format_when, seconds_between
+
+LABELS = {
+    Stage.PLAN: "plan",
+    Stage.PACK: "pack",
+    Stage.CONNECT: "connect",
+    Stage.SHIP: "ship",
+    Stage.SUBMIT: "submit",
+    Stage.BATCH_JOB: "batch",
+    Stage.EP_START: "ep",
+    Stage.AP_CONNECT: "join",
+    Stage.EP_CONFIG: "config",
+    Stage.READY: "ready",
+    Stage.DRAIN: "drain",
+    Stage.RELEASED: "released",
+}
+
+# Seconds between looks: quick while something is about to happen, patient in a long queue.
+_QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
+_PATIENT_S = 30.0
+
+
+def gather(annex: Annex, access: SlurmSite | None, pool: Pool) -> Witnesses:
+    """Ask the collector and, when there is a connection, the site. A witness that cannot be asked stays None."""
+    try:
+        slots = tuple(pool.slots(annex.plan.annex_id))
+    except AnnexError:
+        slots = None
+    if access is None:
+        return Witnesses(slots=slots)
+    sighting = access.observe(annex.plan.annex_id, annex.created_at())
+    return Witnesses(batch=sighting.queue.jobs, reports=sighting.reports, slots=slots)
+
+
+def adopt(annex: Annex, witnesses: Witnesses) -> None:
+    """Record batch jobs that bear the annex's mark and that our events do not know (a command was killed)."""
+    known = annex.state().job_ids
+    seen = [job.job_id for job in witnesses.batch or ()] + [slot.batch_job_id for slot in witnesses.slots or ()]
+    new = [job_id for job_id in dict.fromkeys(seen) if job_id and job_id not in known]
+    if new:
+        annex.record(Stage.SUBMIT, What.DONE, job_ids=new, adopted=True)
+
+
+class Watcher:
+    """One watch of one annex: remembers what was already told."""
+
+    def __init__(self, annex: Annex, access: SlurmSite | None, pool: Pool, clock: Clock, view: View) -> None:
+        self._annex, self._access, self._pool, self._clock, self._view = annex, access, pool, clock, view
+        self._told: set[PilotReport] = set()
+        self._recorded: Stage | None = None
+        self._waits: list[float] = list(_QUICK)
+
+    def look(self) -> Verdict:
+        """Ask once, judge, tell what is new, record a stage reached."""
+        witnesses = gather(self._annex, self._access, self._pool)
+        adopt(self._annex, witnesses)
+        verdict = judge(self._annex.plan, self._annex.state(), witnesses, self._clock.now())
+        for report in witnesses.reports or ():
+            self._tell_report(report)
+        self._record(verdict)
+        return verdict
+
+    def until(self, enough: Callable[[Verdict], bool], *, deadline_s: float | None = None) -> Verdict:
+        """Look again and again until `enough` or the deadline; returns the last verdict."""
+        started = self._clock.now()
+        while True:
+            verdict = self.look()
+            waited_s = seconds_between(started, self._clock.now())
+            if enough(verdict) or (deadline_s is not None and waited_s >= deadline_s):
+                return verdict
+            label = "queue" if _pending(verdict) else LABELS[verdict.stage]
+            self._view.live(label, f"{verdict.text}{self._projection(verdict)} [{format_duration(waited_s)}]")
+            self._clock.sleep(self._next_wait(verdict))
+
+    def _tell_report(self, report: PilotReport) -> None:
+        if report in self._told:
+            return
+        self._told.add(report)
+        stage = Stage(report.stage) if report.stage in set(Stage) else None
+        if report.code == "ok" and stage is not None and stage not in (Stage.READY, Stage.RELEASED):
+            self._view.line(LABELS[stage], f"{report.text} [{report.node} job {report.job_id}]")
+
+    def _record(self, verdict: Verdict) -> None:
+        if verdict.failure is None and verdict.stage not in (self._recorded, Stage.RELEASED):
+            self._recorded = verdict.stage
+            self._waits = list(_QUICK)
+            if verdict.pilots:
+                self._annex.record(verdict.stage, What.SEEN, text=verdict.text)
+
+    def _next_wait(self, verdict: Verdict) -> float:
+        if self._waits:
+            return self._waits.pop(0)
+        return _PATIENT_S if _pending(verdict) and self._access is not None else 2.0
+
+    def _projection(self, verdict: Verdict) -> str:
+        starts = [job.start for job in _jobs(verdict) if job.state is BatchState.PENDING and job.start is not None]
+        return f"; Slurm projects {format_when(min(starts), self._clock.now())}" if starts else ""
+
+
+def _jobs(verdict: Verdict) -> list[BatchJob]:
+    return [pilot.job for pilot in verdict.pilots if pilot.job is not None]
+
+
+def _pending(verdict: Verdict) -> bool:
+    jobs = _jobs(verdict)
+    return bool(jobs) and all(job.state is BatchState.PENDING for job in jobs)
+
+
+def with_jobs(witnesses: Witnesses, pool: Pool, name: str) -> Witnesses:
+    """The same, with the counts of the jobs that target the annex."""
+    return replace(witnesses, jobs=pool.job_counts([name])[name])

@@ -1,0 +1,49 @@
+"""The `siteannex` command: the verbs, and the one place where a failure becomes words and an exit code.
+
+Nothing heavy is imported here or in the verb files' heads, so that `siteannex --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from siteannex.cli import doctor, down, logs, pack, session, sites, status, up
+from siteannex.errors import AnnexError
+
+app = typer.Typer(
+    name="siteannex",
+    help="Bring HTCondor execution points up at supercomputers you can log in to.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("status", epilog=status.EXAMPLES)(status.status)
+app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
+app.command("down", epilog=down.EXAMPLES)(down.down)
+app.command("login", epilog=session.LOGIN_EXAMPLES)(session.login)
+app.command("logout", epilog=session.LOGOUT_EXAMPLES)(session.logout)
+app.command("sessions", epilog=session.SESSIONS_EXAMPLES)(session.sessions)
+app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.command("pack", epilog=pack.EXAMPLES)(pack.pack)
+app.add_typer(sites.app, name="sites")
+
+
+def main() -> None:
+    """Run the command line; failures end with their stage's exit code (`siteannex --help` never imports their text)."""
+    try:
+        app()
+    except AnnexError as problem:
+        from siteannex.cli.failure_view import exit_code, show
+
+        show(problem.failure, as_json="--json" in sys.argv)
+        sys.exit(exit_code(problem.failure.stage))
+    except KeyboardInterrupt:
+        print(
+            "\nStopped watching. Whatever was submitted goes on: siteannex status shows it, siteannex down ends it.",
+            file=sys.stderr,
+        )
+        sys.exit(130)

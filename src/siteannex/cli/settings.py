@@ -1,0 +1,67 @@
+"""The user's settings (`$XDG_CONFIG_HOME/siteannex/config.yaml`) and where site files are looked for.
+
+    sites:
+      lab: {user: alice, account: abc123}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from siteannex.errors import Evidence
+from siteannex.failures import fail
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    """What a user says about one site."""
+
+    user: str | None = None
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything in the user's file; a missing file is an empty one."""
+
+    sites: Mapping[str, SiteSettings]
+
+    def of(self, site: str) -> SiteSettings:
+        """A site's settings, empty when there are none."""
+        return self.sites.get(site, SiteSettings())
+
+
+def config_dir() -> Path:
+    """`$XDG_CONFIG_HOME/siteannex`."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "siteannex"
+
+
+def site_directories() -> tuple[Path, ...]:
+    """Where site files are looked for, first wins: the user's, the admin's, the packaged ones."""
+    from siteannex.resources import data_dir
+
+    return (config_dir() / "sites", Path("/etc/siteannex/sites"), data_dir("sites"))
+
+
+def read_settings(path: Path | None = None) -> Settings:
+    """Read the settings. AnnexError(site-invalid) says what is wrong in the file."""
+    file = path or config_dir() / "config.yaml"
+    if not file.is_file():
+        return Settings({})
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        data = YAML(typ="safe").load(file.read_text(encoding="utf-8")) or {}
+        sites = {str(name): SiteSettings(**entry) for name, entry in (data.pop("sites", None) or {}).items()}
+        if data:
+            raise ValueError(f"unknown key {next(iter(data))!r}; known: sites")
+    except (OSError, YAMLError, TypeError, ValueError, AttributeError) as problem:
+        raise fail(
+            "site-invalid", "settings", f"{file} cannot be read", evidence=[Evidence(str(file), str(problem))]
+        ) from problem
+    return Settings(sites)

@@ -1,0 +1,70 @@
+"""`siteannex status [NAME]`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from siteannex.annex.status import Row
+    from siteannex.cli.wiring import Wiring
+
+EXAMPLES = """\b
+Examples:
+  siteannex status
+  siteannex status lab --remote --json
+"""
+
+
+def status(
+    name: Annotated[str | None, typer.Argument(help="One annex; default: all that live.")] = None,
+    remote: Annotated[bool, typer.Option("--remote", help="Ask the batch system too (may need a login).")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Ended annexes too.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every 5 seconds until Ctrl-C.")] = False,
+) -> None:
+    """Show annexes: stage, pilots, GPUs, time left, jobs. Without --remote no SSH is needed."""
+    from siteannex.cli.screen import make_screen
+    from siteannex.cli.wiring import Wiring
+
+    wiring = Wiring(make_screen(json_output=json_output))
+    while True:
+        rows = _rows(wiring, name, remote=remote, everything=everything)
+        _show(rows, wiring, json_output=json_output, detailed=name is not None)
+        if not watch:
+            return
+        wiring.clock.sleep(5)
+
+
+def _rows(wiring: Wiring, name: str | None, *, remote: bool, everything: bool) -> list[Row]:
+    from siteannex.annex.status import take_status
+    from siteannex.failures import fail
+
+    annexes = [annex for annex in wiring.store.annexes() if name in (None, annex.name)]
+    if name is not None and not annexes:
+        raise fail("annex-unknown", "", f"no annex named {name!r}")
+    if name is not None and not everything:
+        annexes = annexes[-1:]
+    elif not everything:
+        newest = {annex.name: annex for annex in annexes}
+        annexes = [annex for annex in newest.values() if not annex.state().ended or annex.state().failure]
+    return take_status(annexes, wiring.pool, wiring.clock.now(), wiring.access if remote else lambda _: None)
+
+
+def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
+    import json
+
+    from siteannex.annex.status import as_data, detail_lines, table
+    from siteannex.cli.tables import print_table
+
+    if json_output:
+        print(json.dumps([as_data(row) for row in rows], indent=1))
+        return
+    if not rows:
+        print("No annex is up. Start one: siteannex up SITE --gpus N")
+        return
+    header, cells = table(rows, wiring.clock.now())
+    print_table(header, cells)
+    for line in detail_lines(rows[0], wiring.clock.now()) if detailed else ():
+        print(line)

@@ -1,0 +1,12 @@
+"""Plain aligned columns, the last one as wide as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns as wide as their widest cell, two spaces apart."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,279 @@
+"""Slurm as pure text: what to run at the login node and how to read what it prints.
+
+Option and format letters are those of the manual pages of sbatch, squeue, sacct and scancel (slurm.schedmd.com);
+they have not changed from 20.11 to 26.05. Times are asked for as Unix seconds (SLURM_TIME_FORMAT), because the
+site's local time means nothing at the AP.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from siteannex.errors import AnnexError, Evidence
+from siteannex.failures import fail
+from siteannex.model import BatchJob, BatchState, Plan
+from siteannex.ports import CommandResult
+from siteannex.site.schema import Partition
+
+_STATES: dict[str, BatchState] = {
+    "PENDING": BatchState.PENDING,
+    "CONFIGURING": BatchState.PENDING,
+    "EXPEDITING": BatchState.PENDING,
+    "REQUEUED": BatchState.PENDING,
+    "REQUEUE_FED": BatchState.PENDING,
+    "REQUEUE_HOLD": BatchState.PENDING,
+    "RESV_DEL_HOLD": BatchState.PENDING,
+    "SPECIAL_EXIT": BatchState.PENDING,
+    "RUNNING": BatchState.RUNNING,
+    "RESIZING": BatchState.RUNNING,
+    "SIGNALING": BatchState.RUNNING,
+    "SUSPENDED": BatchState.RUNNING,
+    "STOPPED": BatchState.RUNNING,
+    "COMPLETING": BatchState.ENDING,
+    "STAGE_OUT": BatchState.ENDING,
+    "COMPLETED": BatchState.COMPLETED,
+    "FAILED": BatchState.FAILED,
+    "LAUNCH_FAILED": BatchState.FAILED,
+    "RECONFIG_FAIL": BatchState.FAILED,
+    "CANCELLED": BatchState.CANCELLED,
+    "REVOKED": BatchState.CANCELLED,
+    "TIMEOUT": BatchState.TIMEOUT,
+    "DEADLINE": BatchState.TIMEOUT,
+    "NODE_FAIL": BatchState.NODE_FAIL,
+    "BOOT_FAIL": BatchState.NODE_FAIL,
+    "OUT_OF_MEMORY": BatchState.OUT_OF_MEMORY,
+    "PREEMPTED": BatchState.PREEMPTED,
+}
+
+_SQUEUE_FORMAT = "%A|%j|%T|%N|%S|%e|%r"
+_SACCT_FORMAT = "JobIDRaw,JobName,State,NodeList,Start,End,ExitCode,Reason"
+_TAG_QUEUE, _TAG_ACCOUNTING = "@squeue", "@sacct"
+_SUBMITTED = re.compile(r"@pilot (\d+) (?:Submitted batch job )?(\d+)(?:;[\w.-]+)?\s*")
+
+
+def parse_state(text: str) -> BatchState:
+    """Reduce Slurm's word, which may have a tail (`CANCELLED by 1234`, `COMPLETED+`); unknown words are UNKNOWN."""
+    match = re.match(r"[A-Z_]+", text.strip().upper())
+    return _STATES.get(match.group(0), BatchState.UNKNOWN) if match else BatchState.UNKNOWN
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Read Unix seconds; `N/A`, `Unknown`, `None` and anything else is None."""
+    cleaned = text.strip()
+    if not cleaned.isascii() or not cleaned.isdigit() or len(cleaned) > 11 or int(cleaned) == 0:
+        return None
+    return datetime.fromtimestamp(int(cleaned), UTC)
+
+
+def format_walltime(seconds: int) -> str:
+    """Seconds as sbatch reads them without ambiguity: `H:MM:SS`."""
+    minutes, secs = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}"
+
+
+def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> tuple[str, ...]:
+    """The sbatch options of one pilot, in a stable order, for `#SBATCH` lines."""
+    options = [
+        f"--job-name={plan.annex_id}",
+        f"--comment=siteannex:{plan.annex_id}",
+        f"--partition={plan.partition}",
+        *([f"--account={plan.account}"] if plan.account else []),
+        *([f"--qos={plan.qos}"] if plan.qos else []),
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={plan.shape.cpus}",
+        f"--mem={plan.shape.memory_mib}M",
+        f"--time={format_walltime(plan.walltime_s)}",
+        f"--signal=B:USR1@{drain_notice_s}",
+        "--no-requeue",
+        "--open-mode=append",
+        "--output=slurm-%j.out",
+    ]
+    if plan.shape.gpus and partition.gpu_request:
+        options.append(partition.gpu_request.format(type=plan.shape.gpu_type, count=plan.shape.gpus))
+    if partition.sharing == "exclusive":
+        options.append("--exclusive")
+    return (*options, *partition.options)
+
+
+def submit_script(annex_dir: str, pilots: int) -> str:
+    """Submit `batch.sh` once per pilot, at most once for ever: a directory is made as a mark before each sbatch."""
+    return f"""cd {annex_dir} || exit 73
+i=0
+while [ "$i" -lt {pilots} ]; do
+  i=$((i + 1))
+  mkdir "submit.$i" 2>/dev/null || continue
+  out=$(sbatch --parsable batch.sh 2>submit.err); rc=$?
+  if [ "$rc" -ne 0 ]; then rmdir "submit.$i"; printf '%s\\n' "$out"; cat submit.err >&2; exit "$rc"; fi
+  printf '%s\\n' "$out" >"submit.$i/answer"
+  printf '%s\\n' "$out" | sed "s/^/@pilot $i /"
+done"""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How Slurm words one kind of refusal, and our code for it."""
+
+    pattern: str
+    code: str
+
+
+_REFUSALS = (
+    Refusal(r"invalid account|account/partition combination|not a valid account", "account-invalid"),
+    Refusal(r"invalid partition|partition specified", "partition-invalid"),
+    Refusal(r"invalid qos|qos specification", "qos-invalid"),
+    Refusal(r"invalid --time|time limit|Requested time", "walltime-invalid"),
+    Refusal(r"node configuration is not available|can not be satisfied|cannot be satisfied", "nodes-unavailable"),
+)
+
+
+def read_submitted(text: str) -> tuple[str, ...]:
+    """Job ids out of `submit_script`'s output, one a pilot newly submitted. Sites print greetings before an id."""
+    ids: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := _SUBMITTED.fullmatch(line):
+            ids[match.group(1)] = match.group(2)  # the last such line of a pilot is the id
+    return tuple(ids.values())
+
+
+def refusal(result: CommandResult, site: str) -> AnnexError:
+    """Turn sbatch's words into the code they mean; unknown words pass through whole."""
+    words = "\n".join(text for text in (result.stderr.strip(), result.stdout.strip()) if text)
+    code = next((r.code for r in _REFUSALS if re.search(r.pattern, words, re.IGNORECASE)), "submit-refused")
+    return fail(
+        code,
+        site,
+        "sbatch refused the pilot" if words else f"sbatch ended with status {result.status} and said nothing",
+        evidence=[Evidence.tail(f"sbatch at {site}, exit status {result.status}", words)],
+    )
+
+
+def query_script(annex_id: str, *, since: datetime) -> str:
+    """Ask squeue for every pilot of an annex and sacct for those that left it, in one go.
+
+    The answer says which of the two could be asked: a squeue that fails is "not known", never "nothing there".
+    """
+    name = shlex.quote(annex_id)
+    day = f"{since:%Y-%m-%d}"
+    return f"""export SLURM_TIME_FORMAT=%s
+if q=$(squeue -h -r -t all --name={name} -o '{_SQUEUE_FORMAT}' 2>&1); then echo '{_TAG_QUEUE} ok'; else echo '{_TAG_QUEUE} failed'; fi
+printf '%s\\n' "$q"
+if a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); then echo '{_TAG_ACCOUNTING} ok'; else echo '{_TAG_ACCOUNTING} failed'; fi
+printf '%s\\n' "$a" """
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAnswer:
+    """What the batch system said about one annex."""
+
+    jobs: tuple[BatchJob, ...] | None
+    """None when squeue could not be asked and accounting knew nothing."""
+    complaint: str = ""
+    """The words of the command that failed, if one did."""
+
+
+def read_query(text: str, annex_id: str) -> QueueAnswer:
+    """Join squeue's and sacct's lines by job id; squeue wins while it knows the job. Never raises on foreign text."""
+    queue, accounting = _sections(text)
+    jobs: dict[str, BatchJob] = {}
+    for job in _sacct_jobs(accounting.lines if accounting.ok else (), annex_id):
+        jobs[job.job_id] = job
+    for job in _squeue_jobs(queue.lines if queue.ok else (), annex_id):
+        known = jobs.get(job.job_id)
+        jobs[job.job_id] = known if known and known.state.ended and job.state.ended else job
+    complaint = "\n".join(line for section in (queue, accounting) if not section.ok for line in section.lines)
+    if not queue.ok and not jobs:
+        return QueueAnswer(None, complaint)
+    return QueueAnswer(tuple(sorted(jobs.values(), key=lambda job: int(job.job_id))), complaint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    ok: bool
+    lines: tuple[str, ...]
+
+
+def _sections(text: str) -> tuple[_Section, _Section]:
+    found: dict[str, tuple[bool, list[str]]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        tag, _, verdict = line.partition(" ")
+        if tag in (_TAG_QUEUE, _TAG_ACCOUNTING) and verdict in ("ok", "failed"):
+            current = []
+            found[tag] = (verdict == "ok", current)
+        elif current is not None and line.strip():
+            current.append(line)
+    nothing: tuple[bool, list[str]] = (False, [])
+    queue_ok, queue = found.get(_TAG_QUEUE, nothing)
+    sacct_ok, sacct = found.get(_TAG_ACCOUNTING, nothing)
+    return _Section(queue_ok, tuple(queue)), _Section(sacct_ok, tuple(sacct))
+
+
+def _squeue_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
+    for line in lines:
+        fields = line.split("|", 6)
+        if len(fields) == 7 and fields[0].isascii() and fields[0].isdigit() and fields[1] == annex_id:
+            job_id, name, state, node, start, end, reason = fields
+            yield BatchJob(
+                job_id=job_id,
+                name=name,
+                state=parse_state(state),
+                state_text=state.strip(),
+                reason="" if reason.strip() in ("None", "") else reason.strip(),
+                node=node.strip(),
+                start=parse_moment(start),
+                end=parse_moment(end),
+            )
+
+
+def _sacct_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
+    for line in lines:
+        fields = line.split("|", 7)
+        if len(fields) == 8 and fields[0].isascii() and fields[0].isdigit() and fields[1] == annex_id:
+            job_id, name, state, node, start, end, exit_code, reason = fields
+            yield BatchJob(
+                job_id=job_id,
+                name=name,
+                state=parse_state(state),
+                state_text=state.strip(),
+                reason="" if reason.strip() in ("None", "") else reason.strip(),
+                node="" if node.strip() == "None assigned" else node.strip(),
+                start=parse_moment(start),
+                end=parse_moment(end),
+                exit_code=exit_code.strip(),
+            )
+
+
+def drain_script(job_ids: tuple[str, ...]) -> str:
+    """Ask running pilots to take no new job and end when theirs are done (the pilot traps USR1)."""
+    return f"scancel --batch --signal=USR1 {' '.join(map(shlex.quote, job_ids))}"
+
+
+def cancel_script(job_ids: tuple[str, ...]) -> str:
+    """End pilots, pending or running; a job that already ended is no error."""
+    return f"scancel {' '.join(map(shlex.quote, job_ids))}"
+
+
+# Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.
+HOPELESS_REASONS = {
+    "PartitionTimeLimit": "the walltime is longer than the partition allows",
+    "PartitionNodeLimit": "more nodes than the partition allows",
+    "BadConstraints": "no node satisfies the constraints",
+    "AssocMaxWallDurationPerJobLimit": "the walltime is longer than your account may ask",
+    "QOSMaxWallDurationPerJobLimit": "the walltime is longer than the QOS allows",
+    "QOSMaxGRESPerJob": "more GPUs than the QOS allows a job",
+    "QOSMaxCpuPerJobLimit": "more CPUs than the QOS allows a job",
+    "QOSMaxMemoryPerJob": "more memory than the QOS allows a job",
+    "AssocMaxGRESPerJob": "more GPUs than your account may ask in a job",
+    "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the QOS is not valid",
+    "JobHeldAdmin": "an administrator holds the job",
+    "DependencyNeverSatisfied": "it depends on a job that failed",
+    "AccountNotAllowed": "the partition does not take this account",
+    "QOSNotAllowed": "the partition does not take this QOS",
+}
