@@ -1,0 +1,45 @@
+"""Write docs/failures.md from the catalogue in siteannex.failures, or check (`--check`) that it is up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from siteannex.cli.failure_view import EXIT_CODES
+from siteannex.errors import Stage
+from siteannex.failures import FAILURES
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "failures.md"
+HEAD = """# Failures
+
+Every failure siteannex can report, by stage. The code is stable: scripts may match on it (`--json`, key `code`).
+The exit code is the stage's. This page is written by `scripts/failures_doc.py` from `src/siteannex/failures.py`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for stage in Stage:
+        codes = {code: kind for code, kind in FAILURES.items() if kind.stage is stage}
+        if codes:
+            parts.append(f"\n## {stage} (exit code {EXIT_CODES[stage]})\n")
+        for code, kind in codes.items():
+            again = " Trying again can help." if kind.retryable else ""
+            parts.append(f"\n### {code}\n\n{kind.meaning}{again}\n\nDo: {kind.hint}\n")
+    return "".join(parts)
+
+
+def main() -> int:
+    """Write or check; the exit status."""
+    if "--check" not in sys.argv:
+        TARGET.write_text(page(), encoding="utf-8")
+        return 0
+    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == page():
+        return 0
+    print("docs/failures.md is not what the code says; run: python scripts/failures_doc.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
