@@ -96,6 +96,11 @@ FAILURES: dict[str, FailureKind] = {
         "Install the library on the AP, or pack a release tarball.",
     ),
     # CONNECT: SSH and the login
+    "ssh-config-invalid": FailureKind(
+        Stage.CONNECT,
+        "Your SSH configuration says something about this host that siteannex cannot follow.",
+        "Mend ~/.ssh/config, or set transport: openssh for this site.",
+    ),
     "host-unresolvable": FailureKind(
         Stage.CONNECT, "The login host's name does not resolve.", "Check the name and your network."
     ),
@@ -146,6 +151,12 @@ FAILURES: dict[str, FailureKind] = {
         "The site asks for a login method siteannex does not speak.",
         "Set transport: openssh for this site.",
     ),
+    "channel-refused": FailureKind(
+        Stage.CONNECT,
+        "The site accepted the login and opens no channel for commands.",
+        "The site allows few sessions per connection (MaxSessions): siteannex logout SITE, then log in again.",
+        retryable=True,
+    ),
     "no-terminal": FailureKind(
         Stage.CONNECT,
         "The login asks a question and nobody is at a terminal to answer.",
@@ -183,6 +194,11 @@ FAILURES: dict[str, FailureKind] = {
         "What arrived at the site is not what was sent; it was removed.",
         "Run the command again.",
         retryable=True,
+    ),
+    "file-unreadable": FailureKind(
+        Stage.SHIP,
+        "A file at the site exists and cannot be read.",
+        "Mend its permissions at the site.",
     ),
     # SUBMIT: the batch system's answer
     "submit-refused": FailureKind(Stage.SUBMIT, "The batch system refused the job.", "Read its words above."),

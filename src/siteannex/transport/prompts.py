@@ -1,0 +1,81 @@
+"""What a login's questions and notices mean. Pure; a site's own rules come first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class PromptPattern(Protocol):
+    """A site file's rule: a regular expression and the kind it names."""
+
+    @property
+    def match(self) -> str:
+        """Regular expression, searched without regard to case."""
+
+    @property
+    def kind(self) -> str:
+        """`password`, `otp` or `other`."""
+
+
+_OTP = re.compile(
+    r"verification code|passcode|one[- ]time|\botp\b|totp|token|authenticat\w+ code|security code"
+    r"|duo|yubikey|second factor|two[- ]factor|\bmfa\b|\b2fa\b|option \(\d",
+    re.IGNORECASE,
+)
+_PASSWORD = re.compile(r"pass(word|phrase)?\b[^\n]*:\s*$", re.IGNORECASE)
+_NEW_PASSWORD = re.compile(
+    r"\b(new|retype|re-enter|repeat|current|old)\b[^\n]*password|change your password", re.IGNORECASE
+)
+_TROUBLE = (
+    (
+        re.compile(
+            r"password (has )?expired|password is expired|expired password|password change required"
+            r"|(required|must|need) to change your password|must change your password",
+            re.IGNORECASE,
+        ),
+        "the password has expired and must be changed",
+    ),
+    (
+        re.compile(r"account[^.\n]{0,40}(has )?expired|expired account", re.IGNORECASE),
+        "the account has expired",
+    ),
+    (
+        re.compile(
+            r"account[^.\n]{0,40}(locked|disabled|suspended|deactivated|blocked|not available)"
+            r"|temporarily locked|access (is )?suspended",
+            re.IGNORECASE,
+        ),
+        "the account is locked",
+    ),
+)
+
+
+def classify(text: str, rules: Sequence[PromptPattern] = ()) -> str:
+    """The kind of a question: `password` (a keyring may answer it), `otp` or `other` (a person answers them).
+
+    The site's rules are tried in order; without a match, words for one-time codes win over `password:` at the end,
+    so that "One-time password:" is never answered from a keyring.
+    """
+    for rule in rules:
+        if re.search(rule.match, text, re.IGNORECASE) or re.search(rule.match, text.rstrip(), re.IGNORECASE):
+            return rule.kind
+    if _OTP.search(text):
+        return "otp"
+    if _PASSWORD.search(text):
+        return "password"
+    return "other"
+
+
+def wants_new_password(text: str) -> bool:
+    """True when a question belongs to changing an expired password, which siteannex never answers."""
+    return _NEW_PASSWORD.search(text) is not None
+
+
+def account_trouble(text: str) -> str | None:
+    """What a banner, an instruction or a shell's last words say of the account, or None when they say nothing of it."""
+    for pattern, meaning in _TROUBLE:
+        if pattern.search(text):
+            return meaning
+    return None
