@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -35,6 +36,8 @@ DNS_HINT = (
     "check that `getent hosts $(hostname -f)` answers at once. siteannex doctor tells more."
 )
 _TOKEN_LIMIT_S = 20.0
+_JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
+_LAST_PLACES = ("/usr/bin", "/usr/sbin")
 _SLOT_ATTRIBUTES = [
     *("Name", "SlotType", "PartitionableSlot", "DynamicSlot", "AnnexName", "SiteannexRequestId", "SiteannexSite"),
     *("EPSlurmJobId", "Machine", "AuthenticatedIdentity", "State", "Activity", "Cpus", "Memory", "GPUs", "GPUs*"),
@@ -246,13 +249,13 @@ class CondorPool:
                 "token-refused",
                 AP,
                 f"condor_token_fetch ended with status {status}",
-                evidence=[Evidence.tail(shown, said or "(it said nothing)", (token,))],
+                evidence=[Evidence.tail(shown, _JWT.sub("<secret>", said) or "(it said nothing)", (token,))],
             )
         return token
 
     def _program(self, name: str) -> str:
         """Where a program of HTCondor is: its own BIN and SBIN first (sbin is seldom on a user's PATH)."""
-        places = [*self.settings().program_dirs, *os.environ.get("PATH", os.defpath).split(":"), "/usr/sbin"]
+        places = [*self.settings().program_dirs, *os.environ.get("PATH", os.defpath).split(":"), *_LAST_PLACES]
         found = shutil.which(name, path=":".join(places))
         if found is None:
             raise fail("token-refused", AP, f"{name} is not installed here", hint="Install HTCondor on the AP.")
