@@ -101,7 +101,7 @@ def site_script(accounts: tuple[Account, ...]) -> str:
     lines += ['[ "$LAB_HOST" = login1 ] || exit 0', f"chpasswd -c SHA256 <<'EOF'\n{pairs}\nEOF"]
     for account in accounts:
         home = f"/home/{account.name}"
-        secret = f"{account.totp}\n\" WINDOW_SIZE {2 * WINDOW_STEPS + 1}\n\" DISALLOW_REUSE\n\" TOTP_AUTH\n"
+        secret = f'{account.totp}\n" WINDOW_SIZE {2 * WINDOW_STEPS + 1}\n" DISALLOW_REUSE\n" TOTP_AUTH\n'
         lines += [
             f"cp -r /etc/skel {home}; mkdir -p -m 700 {home}/.ssh",
             f"cat >{home}/.google_authenticator <<'EOF'\n{secret}EOF",
@@ -116,7 +116,9 @@ def site_script(accounts: tuple[Account, ...]) -> str:
     lines += [f"cat {public} >/home/{name}/.ssh/authorized_keys" for name in keyed]
     for account in accounts:
         home = f"/home/{account.name}"
-        lines.append(f"chown -R {account.name}:{account.name} {home}; chmod 700 {home}; chmod 400 {home}/.google_authenticator")
+        lines.append(
+            f"chown -R {account.name}:{account.name} {home}; chmod 700 {home}; chmod 400 {home}/.google_authenticator"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -124,7 +126,8 @@ def slurm_script(accounts: tuple[Account, ...]) -> str:
     """Shell text that fills the accounting database (before slurmctld runs)."""
     lines = ["set -eu", "exec >/dev/null", "sacctmgr -i add qos tiny set MaxWall=00:05:00 Priority=10"]
     for name in sorted({entry for account in accounts for entry in account.slurm}):
-        lines.append(f"sacctmgr -i add account {name} Cluster=lab Description={name} Organization=lab QOS=normal,tiny DefaultQOS=normal")
+        quality = "QOS=normal,tiny DefaultQOS=normal"
+        lines.append(f"sacctmgr -i add account {name} Cluster=lab Description={name} Organization=lab {quality}")
         members = [account.name for account in accounts if name in account.slurm]
         lines.append(f"sacctmgr -i add user {','.join(members)} Account={name}")
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import accounts, images, machine, recipes, state
+from lab import accounts, images, machine, state
 from lab.control import Lab
 from lab.errors import LabError
 from lab.paths import cache_dir, state_dir, unpacked_dir
@@ -67,7 +67,7 @@ def _run(words: argparse.Namespace) -> int:
 def _replace(argv: list[str]) -> int:
     sys.stdout.flush()
     environment = machine.environment()
-    os.execvpe(argv[0], argv, environment)
+    os.execvpe(argv[0], argv, environment)  # noqa: S606 (the command is the user's own)
 
 
 def _code(words: argparse.Namespace) -> int:
@@ -124,7 +124,9 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lab", description="A real HTCondor access point and Slurm site on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="lab", description="A real HTCondor access point and Slurm site on this machine."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name: str, action: Callable[[argparse.Namespace], int], about: str) -> argparse.ArgumentParser:

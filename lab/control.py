@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -64,12 +65,19 @@ class Lab:
         state.clear(self.folder)
         names = {name: str(getattr(found, name)) for name in ("ap", "site", "venv", "menu")}
         state.write_config(self.folder, {**names, "unpacked": str(unpacked_dir())})
-        spaces = machine.unshare("--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
+        spaces = machine.unshare(
+            "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"
+        )
         environment = {**machine.environment(), "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1"}
         with (self.folder / "supervisor.log").open("wb") as log:
             process = subprocess.Popen(
                 [*spaces, sys.executable, "-m", "lab.supervisor", str(self.folder)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=environment, start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
             )
         state.write_outer(self.folder, process.pid)
         try:
@@ -115,7 +123,12 @@ class Lab:
         return True
 
     def argv(
-        self, where: str, command: Sequence[str], *, user: str = "root", tty: bool = False,
+        self,
+        where: str,
+        command: Sequence[str],
+        *,
+        user: str = "root",
+        tty: bool = False,
         env: Mapping[str, str] | None = None,
     ) -> list[str]:
         """The full command line that runs ``command`` on a host as ``user``, with a fresh login's environment.
@@ -127,7 +140,7 @@ class Lab:
         with_user = not found.inside and not machine.is_root()
         if where == ROUTER:
             entered = state.enter_router(found.supervisor, with_user=with_user)
-            return [*entered, "sh", "-c", 'cd "$0" 2>/dev/null || cd /; exec "$@"', os.getcwd(), *command]
+            return [*entered, "sh", "-c", 'cd "$0" 2>/dev/null || cd /; exec "$@"', str(Path.cwd()), *command]
         try:
             name = host(where).name
         except KeyError:
@@ -138,20 +151,31 @@ class Lab:
         if env:
             words = ["env", *(f"{key}={value}" for key, value in env.items()), *words]
         if tty:
-            import shlex
-
             words = ["script", "--quiet", "--return", "--command", shlex.join(words), "/dev/null"]
         return [*state.enter(found.hosts[name], with_user=with_user), "/usr/local/bin/lab-as", user, *words]
 
     def exec(
-        self, where: str, command: Sequence[str], *, user: str = "root", tty: bool = False,
-        env: Mapping[str, str] | None = None, input: str | None = None, timeout: float | None = 120, check: bool = False,
+        self,
+        where: str,
+        command: Sequence[str],
+        *,
+        user: str = "root",
+        tty: bool = False,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,
+        timeout: float | None = 120,
+        check: bool = False,
     ) -> "subprocess.CompletedProcess[str]":
         """Run ``command`` on a host and return its status and output."""
         return subprocess.run(
-            self.argv(where, command, user=user, tty=tty, env=env), env=machine.environment(), text=True,
-            stdin=subprocess.DEVNULL if input is None else None, input=input, capture_output=True,
-            timeout=timeout, check=check,
+            self.argv(where, command, user=user, tty=tty, env=env),
+            env=machine.environment(),
+            text=True,
+            stdin=subprocess.DEVNULL if input is None else None,
+            input=input,
+            capture_output=True,
+            timeout=timeout,
+            check=check,
         )
 
     def net(self, mode: str | None = None) -> str:

@@ -103,7 +103,6 @@ def _image(recipe: Recipe, cache: Path, say: Say) -> Path:
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as scratch:
         product = Path(scratch) / recipe.archive
         command = _mmdebstrap(recipe, product)
-        # A daemon's start script that ran in the image would outlive it; the log is kept for failures only.
         done = subprocess.run(
             command, env=machine.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
@@ -119,13 +118,9 @@ def _image(recipe: Recipe, cache: Path, say: Say) -> Path:
 
 def _mmdebstrap(recipe: Recipe, product: Path) -> list[str]:
     command = [
-        "mmdebstrap", "--variant=apt", f"--mode={'root' if machine.is_root() else 'unshare'}",
-        # A mirror that lags behind serves an expired Release file for sid.
-        '--aptopt=Acquire::Check-Valid-Until "false"',
-        '--aptopt=APT::Install-Recommends "false"',
-        "--dpkgopt=path-exclude=/usr/share/man/*",
-        "--dpkgopt=path-exclude=/usr/share/doc/*",
-        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        "mmdebstrap",
+        *recipes.MMDEBSTRAP_OPTIONS,
+        f"--mode={'root' if machine.is_root() else 'unshare'}",
         f"--include={','.join(recipe.packages)}",
     ]
     command += [f"--aptopt={option}" for option in machine.apt_proxies()]
@@ -155,14 +150,26 @@ def _venv(ap: Path, cache: Path, say: Say) -> Path:
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache) as scratch:
         image = unpacked_dir() / ap.name.removesuffix(".tar.zst")
         inner = [
-            "bash", "-c", 'set -eu; sh "$0" "$1" "$2"; shift 2; exec bash "$@"',
-            str(FILES / "unpack.sh"), str(ap), str(image),
-            str(FILES / "ap" / "make-venv.sh"), str(image), scratch, str(cache / name),
-            *paths, "--", *recipes.venv_requirements(),
+            "bash",
+            "-c",
+            'set -eu; sh "$0" "$1" "$2"; shift 2; exec bash "$@"',
+            str(FILES / "unpack.sh"),
+            str(ap),
+            str(image),
+            str(FILES / "ap" / "make-venv.sh"),
+            str(image),
+            scratch,
+            str(cache / name),
+            *paths,
+            "--",
+            *recipes.venv_requirements(),
         ]
         done = subprocess.run(
             [*machine.unshare("--mount", "--pid", "--fork", "--kill-child", "--mount-proc"), *inner],
-            env={**machine.environment(), **environment}, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            env={**machine.environment(), **environment},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
     if done.returncode != 0:
         raise LabError(f"venv: could not be made ({done.returncode}):\n{(done.stdout + done.stderr)[-3000:]}")

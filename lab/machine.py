@@ -1,6 +1,7 @@
 """What the machine under the lab must offer, and how namespaces are entered on it."""
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -70,7 +71,9 @@ def require_namespaces() -> None:
     command = unshare("--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc")
     trial = subprocess.run(
         [*command, "sh", "-c", "mount -t tmpfs t /mnt && ip link set lo up"],
-        env=environment(), capture_output=True, text=True,
+        env=environment(),
+        capture_output=True,
+        text=True,
     )
     if trial.returncode == 0:
         return
@@ -85,7 +88,9 @@ def _userns_findings() -> list[str]:
     name = _user_name()
     for table in ("/etc/subuid", "/etc/subgid"):
         if _subordinate_ids(Path(table), name) < 65536:
-            findings.append(f"- {table} gives {name} no range of 65536 ids: as root, echo '{name}:100000:65536' >>{table}")
+            findings.append(
+                f"- {table} gives {name} no range of 65536 ids: as root, echo '{name}:100000:65536' >>{table}"
+            )
     for knob, bad in (
         ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
         ("/proc/sys/user/max_user_namespaces", "0"),
@@ -98,8 +103,6 @@ def _userns_findings() -> list[str]:
 
 
 def _user_name() -> str:
-    import pwd
-
     return pwd.getpwuid(os.getuid()).pw_name
 
 

@@ -2,27 +2,33 @@
 
 import hashlib
 import json
+import os
 import tomllib
 from dataclasses import asdict, dataclass
 
+from lab.errors import LabError
 from lab.paths import FILES, REPO
 
-_COMMON = (
-    "procps iproute2 passwd mount util-linux hostname netcat-openbsd libfaketime zstd less ca-certificates"
-).split()
-_AP = "condor munge python3 python3-venv openssh-client binutils".split()
-_SITE = (
-    "slurm-wlm slurm-wlm-basic-plugins slurmdbd slurm-wlm-mysql-plugin mariadb-server munge openssh-server "
-    "libpam-google-authenticator rsync python3 python3-numpy tcsh xz-utils bzip2"
-).split()
-_FALLBACK_DEPENDENCIES = "paramiko htcondor jinja2 keyring typer rich pydantic ruamel.yaml".split()
+# How every image is made; part of the hash.
+MMDEBSTRAP_OPTIONS = (
+    "--variant=apt",
+    # A mirror that lags behind serves an expired Release file for sid.
+    '--aptopt=Acquire::Check-Valid-Until "false"',
+    '--aptopt=APT::Install-Recommends "false"',
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+)
+_FALLBACK_DEPENDENCIES = ["paramiko", "htcondor", "jinja2", "keyring", "typer", "rich", "pydantic", "ruamel.yaml"]
 _TEST_DEPENDENCIES = ("pytest", "pexpect")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A Debian image: packages from ``suites``, and hooks run by mmdebstrap (``{files}`` is filled in); an
-    ``artefact`` is a file taken out of /tmp of a throw-away image."""
+    """A Debian image: packages from ``suites`` and hooks run by mmdebstrap (``{files}`` is filled in).
+
+    With an ``artefact``, the image is thrown away and only that file, from its /tmp, is kept.
+    """
 
     name: str
     suites: tuple[str, ...]
@@ -36,7 +42,7 @@ class Recipe:
     @property
     def key(self) -> str:
         """Hash of all that decides the image's content (the day of the build does not)."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps([MMDEBSTRAP_OPTIONS, asdict(self)], sort_keys=True)
         for source in self.sources:
             text += (FILES / source).read_text()
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -47,33 +53,42 @@ class Recipe:
         return f"{self.key}-{self.artefact}" if self.artefact else f"{self.name}-{self.key}.tar.zst"
 
 
+def _packages(*lists: str) -> tuple[str, ...]:
+    return tuple(name for each in lists for name in (FILES / "packages" / each).read_text().split())
+
+
 def ap() -> Recipe:
-    """The access point: trixie with HTCondor 25.x from sid, or trixie's own 23.9.x when sid does not fit."""
-    packages = tuple(_COMMON + _AP)
+    """The access point: trixie with HTCondor 25.x from sid, or trixie's own 23.9.x when sid does not fit.
+
+    ``SITEANNEX_LAB_AP=trixie`` asks for the older one outright.
+    """
+    packages = _packages("common", "ap")
     plain = Recipe("ap-trixie", ("trixie",), packages)
+    wanted = os.environ.get("SITEANNEX_LAB_AP", "sid")
+    if wanted == "trixie":
+        return plain
+    if wanted != "sid":
+        raise LabError(f"SITEANNEX_LAB_AP={wanted}: must be sid or trixie")
     preferences = (FILES / "ap" / "apt-preferences").read_text()
-    return Recipe("ap", ("trixie", "sid"), packages, preferences=preferences, fallback=plain)
+    return Recipe("ap-sid", ("trixie", "sid"), packages, preferences=preferences, fallback=plain)
 
 
 def site() -> Recipe:
-    """The login and compute nodes. The empty database is made now so that `up` need not."""
+    """The login and compute nodes, one image. The empty database is made now so that `up` need not."""
     make_database = (
-        'chroot "$1" sh -c "test -d /var/lib/mysql/mysql || '
-        'mariadb-install-db --user=mysql --skip-test-db >/dev/null"'
+        'chroot "$1" sh -c "test -d /var/lib/mysql/mysql || mariadb-install-db --user=mysql --skip-test-db >/dev/null"'
     )
-    return Recipe("site", ("trixie",), tuple(_COMMON + _SITE), hooks=(make_database,))
+    return Recipe("site", ("trixie",), _packages("common", "site"), hooks=(make_database,))
 
 
 def menu_module() -> Recipe:
     """The PAM menu module, compiled in a throw-away image; only the .so is kept."""
+    compile_it = "gcc -Wall -Wextra -Werror -O2 -fPIC -shared -o /tmp/pam_lab_menu.so /tmp/pam_lab_menu.c -lpam"
     return Recipe(
         "menu",
         ("trixie",),
-        ("gcc", "libc6-dev", "libpam0g-dev"),
-        hooks=(
-            "copy-in {files}/site/pam_lab_menu.c /tmp",
-            'chroot "$1" gcc -Wall -Wextra -Werror -O2 -fPIC -shared -o /tmp/pam_lab_menu.so /tmp/pam_lab_menu.c -lpam',
-        ),
+        _packages("menu"),
+        hooks=("copy-in {files}/site/pam_lab_menu.c /tmp", f'chroot "$1" {compile_it}'),
         artefact="pam_lab_menu.so",
         sources=("site/pam_lab_menu.c",),
     )
@@ -84,7 +99,11 @@ def venv_requirements() -> tuple[str, ...]:
     pyproject = REPO / "pyproject.toml"
     wanted = _FALLBACK_DEPENDENCIES
     if pyproject.exists():
-        wanted = tomllib.loads(pyproject.read_text()).get("project", {}).get("dependencies") or wanted
+        try:
+            project = tomllib.loads(pyproject.read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise LabError(f"{pyproject}: {error}") from error
+        wanted = project.get("project", {}).get("dependencies") or wanted
     return (*wanted, *_TEST_DEPENDENCIES)
 
 

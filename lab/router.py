@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Sequence
 
+from lab import machine
 from lab.errors import LabError
 from lab.paths import FILES
 from lab.topology import NET_MODES
@@ -18,6 +19,13 @@ def rules(mode: str) -> str:
 
 def apply(mode: str, prefix: Sequence[str] = ()) -> None:
     """Load the rules for ``mode``; ``prefix`` is a command that enters the router's namespaces."""
-    done = subprocess.run([*prefix, "nft", "-f", "-"], input=rules(mode), capture_output=True, text=True)
+    done = subprocess.run(
+        [*prefix, "nft", "-f", "-"],
+        env=machine.environment(),
+        input=rules(mode),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         raise LabError(f"nft refused the rules for '{mode}': {done.stderr.strip()}")

@@ -5,7 +5,6 @@ module translates them for whoever asks.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +124,7 @@ class Processes:
 def processes(folder: Path) -> Processes:
     """Find the running lab's processes; LabError when it does not run."""
     word = read_inside(folder)
-    if word and os.readlink("/proc/self/ns/pid") == word["pid_namespace"]:
+    if word and str(Path("/proc/self/ns/pid").readlink()) == word["pid_namespace"]:
         return Processes(True, 1, word["hosts"])
     outer = outer_pid(folder)
     if outer is None or not word:
@@ -139,10 +138,13 @@ def processes(folder: Path) -> Processes:
 
 
 def enter(pid: int, *, with_user: bool) -> list[str]:
-    """The command that enters a host through its ``unshare`` process, whose children live in the host's pid namespace."""
+    """The command that enters a host through its ``unshare`` process.
+
+    That process is in the host's namespaces except the pid one, which it made for its children.
+    """
     folder = f"/proc/{pid}/ns"
     user = [f"--user={folder}/user"] if with_user else []
-    spaces = [f"--{option}={folder}/{name}" for option, name in (("mount", "mnt"), ("net", "net"), ("uts", "uts"), ("ipc", "ipc"))]
+    spaces = [f"--mount={folder}/mnt", f"--net={folder}/net", f"--uts={folder}/uts", f"--ipc={folder}/ipc"]
     return ["nsenter", *user, *spaces, f"--pid={folder}/pid_for_children", "--"]
 
 

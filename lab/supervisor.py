@@ -3,19 +3,20 @@
 Started by :mod:`lab.control` as ``python3 -m lab.supervisor STATE``; everything it starts dies with it.
 """
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab import accounts, machine, router, state
 from lab.errors import LabError
 from lab.paths import FILES, REPO
-from lab.topology import COLLECTOR_PORT, HOSTS, Host, host
+from lab.topology import HOSTS, Host, host
 
 READY_SECONDS = 90.0
 
@@ -33,7 +34,8 @@ def main(folder: Path) -> int:
         _wait_until_ready(ground, hosts)
         state.write_inside(folder, {**inside, "ready": True})
     except (LabError, OSError, subprocess.SubprocessError) as error:
-        tails = [log_tail(Path(f"/proc/{process.pid}/root"), host(name)) for name, process in hosts.items()]
+        # Where a host has ended its root is gone, but what it wrote is in its overlay's upper folder.
+        tails = [log_tail(folder / "ground" / name / "upper", host(name)) for name in hosts]
         state.write_failure(folder, "\n".join([str(error), *tails]))
         return 1
     _reap_for_ever()
@@ -42,7 +44,7 @@ def main(folder: Path) -> int:
 
 def _inside(hosts: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     return {
-        "pid_namespace": os.readlink("/proc/self/ns/pid"),
+        "pid_namespace": str(Path("/proc/self/ns/pid").readlink()),
         "hosts": {name: process.pid for name, process in hosts.items()},
         "started": time.time(),
         "ready": False,
@@ -89,10 +91,25 @@ def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Pop
         extras += [f"ro={_tree(config, 'venv')}:/opt/siteannex", f"ro={REPO}:/opt/siteannex-src"]
     extras += [f"dev=/dev/null:/dev/nvidia{number}" for number in range(place.gpus)]
     command = [
-        "unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child",
-        "bash", str(FILES / "host-init.sh"),
-        place.name, place.address, place.gateway, _tree(config, place.image), str(upper),
-        str(ground / "shared"), str(FILES), place.boot, *extras,
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--uts",
+        "--ipc",
+        "--fork",
+        "--kill-child",
+        "bash",
+        str(FILES / "host-init.sh"),
+        place.name,
+        place.address,
+        place.gateway,
+        _tree(config, place.image),
+        str(upper),
+        str(ground / "shared"),
+        str(FILES),
+        place.boot,
+        *extras,
     ]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/")
 
@@ -100,13 +117,14 @@ def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Pop
 def _wait_until_ready(ground: Path, hosts: dict[str, subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + READY_SECONDS
     for name in hosts:
-        _poll(until, hosts, f"{name} did not finish booting", lambda name=name: (ground / "shared" / f"booted-{name}").exists())
-    _poll(until, hosts, "sshd on login1 does not answer", lambda: _ssh_answers(host("login1").address))
-    _poll(until, hosts, "the collector or the schedd does not answer", lambda: _condor_answers(hosts["ap"]))
-    _poll(until, hosts, "Slurm's nodes are not idle", lambda: _nodes_idle(hosts["login1"]))
+        booted = ground / "shared" / f"booted-{name}"
+        _poll(until, hosts, f"{name} did not finish booting", booted.exists)
+    _poll(until, hosts, "sshd on login1 does not answer", partial(_ssh_answers, host("login1").address))
+    _poll(until, hosts, "the collector or the schedd does not answer", partial(_condor_answers, hosts["ap"]))
+    _poll(until, hosts, "Slurm's nodes are not idle", partial(_nodes_idle, hosts["login1"]))
 
 
-def _poll(until: float, hosts: dict[str, subprocess.Popen[bytes]], complaint: str, check: Any) -> None:
+def _poll(until: float, hosts: dict[str, subprocess.Popen[bytes]], complaint: str, check: Callable[[], bool]) -> None:
     while not check():
         for name, process in hosts.items():
             if process.poll() is not None:
@@ -136,8 +154,8 @@ def _nodes_idle(process: "subprocess.Popen[bytes]") -> bool:
 
 def _on(process: "subprocess.Popen[bytes]", *command: str) -> str:
     entered = state.enter(process.pid, with_user=False)
-    done = subprocess.run([*entered, "/usr/local/bin/lab-as", "root", *command], capture_output=True, text=True, timeout=30)
-    return done.stdout
+    asked = [*entered, "/usr/local/bin/lab-as", "root", *command]
+    return subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False).stdout
 
 
 def log_tail(root: Path, place: Host, lines: int = 15) -> str:

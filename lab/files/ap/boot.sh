@@ -5,7 +5,7 @@ for dir in /run/condor /var/lock/condor /var/log/condor /var/spool/condor /var/l
     mkdir -p "$dir"
     chown condor:condor "$dir"
 done
-mkdir -p -m 0700 /etc/condor/passwords.d /etc/condor/tokens.d
+install -d -m 0700 /etc/condor/passwords.d /etc/condor/tokens.d
 cp /lab/files/ap/50-lab.conf /etc/condor/config.d/50-lab.conf
 sh /lab/shared/accounts-ap.sh
 condor_master
