@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from pathlib import Path
 from lab import accounts, images, machine, state
 from lab.control import Lab
 from lab.errors import LabError
-from lab.paths import cache_dir, state_dir, unpacked_dir
+from lab.paths import state_dir
 from lab.supervisor import log_tail
 from lab.topology import HOSTS, NET_MODES, ROUTER, host
 
@@ -104,18 +102,8 @@ def _known_hosts(_: argparse.Namespace) -> int:
 
 
 def _prune(_: argparse.Namespace) -> int:
-    folder = unpacked_dir()
-    if folder.exists():
-        inner = ["rm", "-rf", "--one-file-system", str(folder)]
-        done = subprocess.run([*machine.unshare("--mount"), *inner], env=machine.environment())
-        if done.returncode != 0:
-            return done.returncode
-    wanted = images.find()
-    keep = {Path(str(getattr(wanted, name))).name for name in ("ap", "site", "venv", "menu")} if wanted else set()
-    for entry in cache_dir().glob("*"):
-        if entry.is_file() and entry.name not in keep and not entry.name.startswith("."):
-            entry.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
+    for path in images.prune():
+        _say(f"deleted {path}")
     return 0
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab import accounts, images, machine, router, state
@@ -40,7 +40,9 @@ class Lab:
     def up(cls, folder: Path | None = None, say: Say = print) -> "Lab":
         """Start a lab and return when every service answers; a running one is returned as it is."""
         lab = cls(folder or state_dir())
-        lab.folder.mkdir(parents=True, exist_ok=True)
+        lab.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if lab.folder.stat().st_uid != os.getuid():
+            raise LabError(f"{lab.folder} belongs to someone else; set SITEANNEX_LAB_STATE")
         with _locked(lab.folder):
             if lab.running():
                 say(f"the lab already runs in {lab.folder}")
@@ -120,6 +122,8 @@ class Lab:
             if time.monotonic() > until:
                 raise LabError(f"the lab's processes {outer} {heads} do not end")
             time.sleep(0.02)
+        with suppress(OSError):
+            (self.folder / "ground").rmdir()
         return True
 
     def argv(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab import machine, recipes
 from lab.errors import LabError
-from lab.paths import FILES, cache_dir, default_cache_dir, unpacked_dir
+from lab.paths import FILES, cache_dir, default_cache_dir, images_in_use, unpacked_dir
 from lab.recipes import Recipe
 
 Say = Callable[[str], None]
@@ -176,3 +176,23 @@ def _venv(ap: Path, cache: Path, say: Say) -> Path:
     (cache / name).chmod(0o644)
     say(f"venv: built in {time.monotonic() - began:.0f} s, {cache / name}")
     return cache / name
+
+
+def prune() -> list[str]:
+    """Delete archives and unpacked trees of recipes that are no longer current; LabError while a lab runs on them."""
+    cache, unpacked, wanted = _writable_cache(), unpacked_dir(), find()
+    names = {Path(getattr(wanted, field)).name for field in wanted.__slots__} if wanted else set()
+    trees = {name.removesuffix(".tar.zst") for name in names}
+    try:
+        with _locked(cache), images_in_use(exclusive=True):
+            old = [tree for tree in unpacked.iterdir() if tree.is_dir() and tree.name not in trees]
+            if old:
+                # They carry ids that only a user namespace of the same user can remove.
+                remove = [*machine.unshare("--mount"), "rm", "-rf", "--one-file-system", *map(str, old)]
+                subprocess.run(remove, env=machine.environment(), check=True)
+            archives = [path for path in cache.glob("*-*") if path.is_file() and path.name not in names]
+            for archive in archives:
+                archive.unlink()
+    except BlockingIOError:
+        raise LabError("a lab is running on these images; take it down first") from None
+    return [str(path) for path in (*old, *archives)]

@@ -1,6 +1,9 @@
 """Where the lab keeps things. Every place can be moved by an environment variable."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -25,6 +28,16 @@ def unpacked_dir() -> Path:
     cache = cache_dir()
     own = cache if not cache.exists() or os.access(cache, os.W_OK) else default_cache_dir()
     return own / f"unpacked-{os.getuid()}"
+
+
+@contextmanager
+def images_in_use(*, exclusive: bool = False) -> Iterator[None]:
+    """Hold the unpacked images: shared while a lab runs on them, exclusive to delete them (BlockingIOError if held)."""
+    folder = unpacked_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".in-use").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
+        yield
 
 
 def state_dir() -> Path:

@@ -59,7 +59,7 @@ def read_failure(folder: Path) -> str | None:
 
 def clear(folder: Path) -> None:
     """Forget a lab that has ended."""
-    for name in ("config.json", "inside.json", "outer.json", "failed", "net", "codes.json"):
+    for name in ("config.json", "inside.json", "outer.json", "failed", "net", "codes.json", "supervisor.log"):
         (folder / name).unlink(missing_ok=True)
 
 

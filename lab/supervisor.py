@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import accounts, machine, router, state
+from lab import accounts, machine, paths, router, state
 from lab.errors import LabError
 from lab.paths import FILES, REPO
 from lab.topology import HOSTS, Host, host
@@ -23,6 +23,11 @@ READY_SECONDS = 90.0
 
 def main(folder: Path) -> int:
     """Bring the lab up, report in ``folder``, then stay for ever; on failure report and end everything."""
+    with paths.images_in_use():
+        return _live(folder)
+
+
+def _live(folder: Path) -> int:
     hosts: dict[str, subprocess.Popen[bytes]] = {}
     try:
         config = state.read_config(folder)
