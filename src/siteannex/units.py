@@ -97,7 +97,7 @@ def format_bytes(count: int) -> str:
     """Bytes on the wire, decimal as network tools count: `21 KB`, `14.1 MB`."""
     if count < 1000:
         return f"{count} B"
-    if count < 1_000_000:
+    if count < 999_500:
         return f"{count / 1000:.0f} KB"
     return f"{count / 1_000_000:.1f} MB"
 

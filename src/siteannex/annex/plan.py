@@ -83,8 +83,8 @@ def _lay_out(request: Request, name: str, facts: Partition) -> _Layout:
     share = 1.0 if exclusive else (gpus / facts.gpus.per_node if gpus and facts.gpus else 0.0)
     cpus = request.cpus or max(1, int(facts.cores_per_node * share))
     memory = request.memory_mib or max(
-        int(facts.memory_per_node * share), cpus * facts.memory_per_node // facts.cores_per_node
-    )
+        1, int(facts.memory_per_node * share), cpus * facts.memory_per_node // facts.cores_per_node
+    )  # never 0: sbatch reads --mem=0 as all of the node's memory
     if cpus > facts.cores_per_node:
         raise _DoesNotFitError(f"at most {facts.cores_per_node} cores a node, {cpus} asked")
     if memory > facts.memory_per_node:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from siteannex.errors import Evidence
 from siteannex.failures import fail
@@ -49,7 +49,7 @@ def read_site(path: Path) -> Site:
     except MarkedYAMLError as problem:
         line = (problem.problem_mark.line + 1) if problem.problem_mark else 1
         raise _invalid(path, [f"{path}:{line}: {problem.problem or 'not YAML'}"]) from problem
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, YAMLError, ValueError) as problem:  # not UTF-8, control characters, no such date
         raise _invalid(path, [f"{path}: {problem}"]) from problem
     if not isinstance(data, CommentedMap):
         raise _invalid(path, [f"{path}:1: a site file is a mapping of keys to values"])

@@ -1,0 +1,156 @@
+"""Site files: whose wins, and how a mistake is shown: file, line, key, what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from siteannex.errors import AnnexError, Stage
+from siteannex.resources import data_dir
+from siteannex.site.loader import load_site, read_site, site_files
+
+GOOD = """\
+name: lab
+title: test site
+login:
+  host: login.lab
+  prompts:
+    - {match: 'password:', kind: password}
+partitions:
+  gpu:
+    sharing: shared
+    cores_per_node: 16
+    memory_per_node: 60GB
+    max_walltime: 4h
+    gpus: {type: a100, model: NVIDIA A100, per_node: 4}
+    gpu_request: --gres=gpu:{type}:{count}
+    verified: 2026-11-01
+    source: a test
+verified: 2026-11-01
+source: a test
+"""
+
+
+def write(directory: Path, text: str, name: str = "lab") -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(path: Path) -> str:
+    with pytest.raises(AnnexError) as raised:
+        read_site(path)
+    failure = raised.value.failure
+    assert (failure.stage, failure.code) == (Stage.PLAN, "site-invalid")
+    return "\n".join(item.text for item in failure.evidence)
+
+
+def test_sizes_and_durations_are_read_as_people_write_them(tmp_path: Path) -> None:
+    site = read_site(write(tmp_path, GOOD))
+    assert site.partitions["gpu"].memory_per_node == 60 * 1024
+    assert site.partitions["gpu"].max_walltime == 4 * 3600
+    assert site.partitions["gpu"].max_nodes is None
+
+
+@pytest.mark.parametrize("path", sorted(data_dir("sites").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_packaged_site_file_is_valid(path: Path) -> None:
+    assert read_site(path).name == path.stem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("    cores_per_node: 16\n", "    cores_per_nod: 16\n", ":10: partitions.gpu.cores_per_nod: "),
+        ("    cores_per_node: 16\n", "    cores_per_nod: 16\n", "did you mean cores_per_node?"),
+        ("    cores_per_node: 16\n", "", ":8: partitions.gpu.cores_per_node: Field required"),
+        ("60GB", "'60'", ":11: partitions.gpu.memory_per_node: "),
+        ("60GB", "'60'", "did you mean 60GB or 60MB?"),
+        ("max_walltime: 4h", "max_walltime: 3-0:00", ":12: partitions.gpu.max_walltime: "),
+        ("sharing: shared", "sharing: sometimes", ":9: partitions.gpu.sharing: "),
+        ("{type}:{count}", "{type}", "gpu_request must contain {count}"),
+        ("match: 'password:'", "match: '('", "match is not a regular expression"),
+        ("match: 'password:'", "match: '('", ":6: login.prompts.0"),
+        ("per_node: 4", "per_node: 0", ":13: partitions.gpu.gpus.per_node: "),
+        ("name: lab", "name: Lab", ":1: name: "),
+        ("verified: 2026-11-01\nsource", "verified: yesterday\nsource", ":17: verified: "),
+        ("  host: login.lab", "  host: login.lab\n   port: 22", ":5: "),
+        ("title: test site", "title: test site\ntitle: again", "title"),
+        ("title: test site", "title: \x07", "special characters"),
+    ],
+)
+def test_a_mistake_is_shown_with_file_line_and_key(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    shown = complaint(path)
+    assert words in shown
+    assert str(path) in shown
+
+
+def test_every_mistake_of_a_file_is_shown_at_once(tmp_path: Path) -> None:
+    shown = complaint(write(tmp_path, GOOD.replace("60GB", "lots").replace("4h", "long")))
+    assert "memory_per_node" in shown
+    assert "max_walltime" in shown
+
+
+@pytest.mark.parametrize("text", ["", "just words\n", "- a\n- b\n", "a: [1\n", "&a [*a]\n", "a: &a {b: *a}\n"])
+def test_a_file_that_is_no_mapping_of_facts_is_refused(tmp_path: Path, text: str) -> None:
+    assert "lab.yaml" in complaint(write(tmp_path, text))
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_bytes(b"name: \xff\xfe\n")
+    assert "utf-8" in complaint(path)
+
+
+def test_the_name_in_the_file_must_be_the_files_name(tmp_path: Path) -> None:
+    assert "is 'lab', the file says 'other'" in complaint(write(tmp_path, GOOD, name="other"))
+
+
+def test_the_users_file_wins_over_the_admins_and_a_missing_directory_is_no_error(tmp_path: Path) -> None:
+    write(tmp_path / "user", GOOD.replace("test site", "mine"))
+    write(tmp_path / "admin", GOOD)
+    write(tmp_path / "admin", GOOD.replace("name: lab", "name: other"), name="other")
+    directories = (tmp_path / "user", tmp_path / "nowhere", tmp_path / "admin")
+    assert load_site("lab", directories).title == "mine"
+    assert sorted(site_files(directories)) == ["lab", "other"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_one_and_where_was_looked(tmp_path: Path) -> None:
+    write(tmp_path, GOOD.replace("name: lab", "name: expanse"), name="expanse")
+    with pytest.raises(AnnexError) as raised:
+        load_site("expnase", (tmp_path,))
+    failure = raised.value.failure
+    assert failure.code == "site-unknown"
+    assert "Did you mean expanse?" in failure.hint
+    assert str(tmp_path) in failure.evidence[0].text
+
+
+def test_a_name_like_no_other_gets_no_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(AnnexError) as raised:
+        load_site("zzz", (tmp_path,))
+    assert "Did you mean" not in raised.value.failure.hint
+
+
+LINES = GOOD.splitlines()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, len(LINES) - 1),
+    st.text(max_size=20) | st.sampled_from(["a: [", "&a [*a]", "? x", "!!python/object:os.system x", "<<: *b", "- 1"]),
+)
+def test_a_file_with_any_line_replaced_is_read_or_refused_with_its_name(tmp_path: Path, index: int, line: str) -> None:
+    text = "\n".join([*LINES[:index], line, *LINES[index + 1 :]])
+    path = tmp_path / "lab.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        site = read_site(path)
+    except AnnexError:
+        assert "lab.yaml" in complaint(path)
+    else:
+        assert site.name == "lab"
