@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
 import pwd
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 SOCKET_PATH_LIMIT_BYTES = 107
 """Linux keeps 108 bytes for a Unix socket's path, one of them the final NUL (unix(7))."""
+_LONGEST_NAME = "ssh-0123456789abcdef.0123456789abcdef"
+"""ssh appends 17 characters to a control socket's name while it binds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Places:
     state: Path
     """`$XDG_STATE_HOME/siteannex`: the holder's log."""
     runtime: Path
-    """`$XDG_RUNTIME_DIR/siteannex`, or below the state directory: sockets and locks, mode 0700."""
+    """`$XDG_RUNTIME_DIR/siteannex`, else below the state directory or in /tmp: sockets and locks, mode 0700."""
     agent_socket: Path | None = None
     """The user's ssh-agent."""
     system_ssh: Path = Path("/etc/ssh")
@@ -35,13 +39,12 @@ class Places:
         entry = pwd.getpwuid(os.getuid())
         home = Path(env.get("HOME") or entry.pw_dir)
         state = _absolute(env.get("XDG_STATE_HOME"), home / ".local" / "state") / "siteannex"
-        runtime = _absolute(env.get("XDG_RUNTIME_DIR"), state)
         agent = env.get("SSH_AUTH_SOCK")
         return cls(
             home=home,
             user=entry.pw_name,
             state=state,
-            runtime=runtime / "siteannex" if runtime != state and runtime.is_dir() else state / "run",
+            runtime=_runtime(env.get("XDG_RUNTIME_DIR"), state),
             agent_socket=Path(agent) if agent else None,
         )
 
@@ -59,6 +62,18 @@ class Places:
     def holder_log(self) -> Path:
         """What the holder did, without answers."""
         return self.state / "holder.log"
+
+
+def _runtime(xdg: str | None, state: Path) -> Path:
+    """The first place that exists and is short enough for sockets.
+
+    A state directory may be shared by several machines (NFS), so the host's name is part of that one.
+    """
+    given = _absolute(xdg or f"/run/user/{os.getuid()}", state)
+    own = given / "siteannex" if given != state and given.is_dir() else state / "run" / platform.node()
+    if len(os.fsencode(own / _LONGEST_NAME)) <= SOCKET_PATH_LIMIT_BYTES:
+        return own
+    return Path(tempfile.gettempdir()) / f"siteannex-{os.getuid()}"
 
 
 def _absolute(value: str | None, default: Path) -> Path:
