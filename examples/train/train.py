@@ -246,7 +246,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=3, help="train until so many epochs are done in all (default 3)")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where checkpoints and metrics.json go")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from this checkpoint")
-    parser.add_argument("--sequences", type=int, default=2500, help="how many, of 128 residues each (default 2500)")
+    parser.add_argument("--sequences", type=int, default=1000, help="how many, of 128 residues each (default 1000)")
     return parser.parse_args(arguments)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
 from siteannex.errors import StageFailure
-from siteannex.failures import FAILURES
 from siteannex.model import Join
 from siteannex.pool import ads, tokens
 from siteannex.pool.address import ip, parse_address
@@ -19,7 +18,7 @@ PROBE_TOKEN_S = 60
 """Lifetime of the token that the doctor asks for and throws away."""
 _SLOW_LOOKUP_S = 2.0
 _SKEW_LIMIT_S = 60
-_ASK_ADMIN = "check that HTCondor runs here (condor_status -schedd), or ask your admin to start it"
+_ASK_ADMIN = "see whether HTCondor runs here (condor_status -schedd), or ask your admin"
 _EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 """Before this program was written: a clock that shows less is wrong."""
 
@@ -87,7 +86,10 @@ def judge_ap(view: ApView) -> list[Check]:
     """Every line of the report, in the order in which one thing rests on another."""
     checks = [_hostname(view.hostname), _clock(view)]
     if isinstance(view.settings, StageFailure):
-        return [*checks, _failed("HTCondor", view.settings), _keyring(view.keyring)]
+        broken = _failed("HTCondor", view.settings)
+        if checks[0].verdict is Verdict.PROBLEM:
+            broken = replace(broken, todo="mend the host name first; HTCondor looks it up before anything else")
+        return [*checks, broken, _keyring(view.keyring)]
     checks.append(_condor(view.settings))
     checks += _daemons(view)
     checks += [check for door in view.doors for check in _door(door)]
@@ -98,7 +100,7 @@ def judge_ap(view: ApView) -> list[Check]:
 
 def _failed(name: str, failure: StageFailure) -> Check:
     seen = "; ".join(line for piece in failure.evidence for line in piece.text.splitlines()[-2:])
-    todo = _ASK_ADMIN if failure.hint == FAILURES["ap-unreachable"].hint else failure.hint
+    todo = _ASK_ADMIN if "siteannex doctor" in failure.hint else failure.hint
     return Check(name, Verdict.PROBLEM, failure.summary + (f" ({seen})" if seen else ""), todo)
 
 

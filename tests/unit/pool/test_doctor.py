@@ -88,7 +88,7 @@ def with_address(address: str, *numbers: str) -> ApView:
             replace(SOUND, schedd=failure("ap-unreachable", AP, "no schedd is found")),
             "schedd",
             "no schedd is found",
-            "ask your admin to start it",
+            "condor_status -schedd",
         ),
         (
             replace(SOUND, doors=(replace(POOL_DOOR, token=failure("token-refused", AP, "no token")),)),
@@ -131,6 +131,7 @@ def test_a_configuration_that_does_not_load_still_gives_a_report() -> None:
     dead = failure("ap-unreachable", AP, "HTCondor's configuration does not load: no answer within 15 s")
     checks = judge_ap(ApView(NOW, Lookup("ap", timed_out=True, seconds=8), "", dead))
     assert [check.name for check in checks] == ["host name", "clock", "HTCondor", "keyring"]
+    assert "mend the host name first" in checks[2].todo
 
 
 def test_everything_is_gathered_from_an_ap_with_both_ways_to_join(tmp_path: Path) -> None:
