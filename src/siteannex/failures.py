@@ -226,7 +226,7 @@ FAILURES: dict[str, FailureKind] = {
     "submit-uncertain": FailureKind(
         Stage.SUBMIT,
         "The batch system did not say whether it took the job, and no job of that name is seen.",
-        "Run siteannex status --remote in a minute; if it shows nothing, run up again.",
+        "Run siteannex status --remote in a minute; if it shows nothing, siteannex down it and run up again.",
         retryable=True,
     ),
     # BATCH_JOB: the pilot's batch job
@@ -286,6 +286,11 @@ FAILURES: dict[str, FailureKind] = {
     "ep-master-exited": FailureKind(
         Stage.EP_START, "HTCondor ended right after its start.", "siteannex logs NAME --file MasterLog."
     ),
+    "ep-startd-crashes": FailureKind(
+        Stage.EP_START,
+        "HTCondor's startd crashes again and again on the node.",
+        "siteannex logs NAME --file StartLog; pack another HTCondor version.",
+    ),
     "ep-start-silent": FailureKind(
         Stage.EP_START,
         "The batch job runs and the pilot has reported nothing.",
@@ -320,6 +325,13 @@ FAILURES: dict[str, FailureKind] = {
     ),
     "slots-too-small": FailureKind(
         Stage.EP_CONFIG, "The EP has fewer CPUs or less memory than asked.", "Check the site's YAML."
+    ),
+    # READY and after: an EP that was right
+    "ep-died": FailureKind(
+        Stage.READY,
+        "HTCondor ended at the node before its time.",
+        "siteannex logs NAME --file MasterLog; up again.",
+        retryable=True,
     ),
     # RELEASED: the end
     "release-incomplete": FailureKind(

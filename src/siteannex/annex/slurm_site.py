@@ -57,7 +57,8 @@ class SlurmSite:
         """Ask where home is, which processor this is, and which EP tarballs are there. One round trip."""
         answer = self._run(
             f'umask 077; h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
-            'pwd; uname -m; ls ep 2>/dev/null; command -v sbatch >/dev/null || { echo "sbatch: not found" >&2; exit 72; }'
+            "pwd; uname -m; ls ep 2>/dev/null\n"
+            'command -v sbatch >/dev/null || { echo "sbatch: not found" >&2; exit 72; }'
         )
         if answer.status == 72:
             raise fail(
@@ -81,14 +82,18 @@ class SlurmSite:
         """Unpack the bundle and submit its pilots, in one round trip; returns the new job ids.
 
         Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses; then what was
-        accepted before the refusal is cancelled and the bundle is removed.
+        accepted before the refusal is cancelled and the bundle is removed. AnnexError(submit-uncertain) when its
+        answer was lost: then nothing is removed, and only a look by name tells what was accepted.
         """
         annex_dir = self._annex_dir(annex_id)
-        unpack = f"umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && base64 -d | gzip -dc | tar -xf -"
+        unpack = (
+            f"umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && rm -f unpacked && "
+            "base64 -d | gzip -dc | tar -xf - && : >unpacked"
+        )
         unpacked, submitted = self.transport.run(
             [
                 Command(unpack, stdin=base64.encodebytes(archive).decode("ascii")),
-                Command(f"[ -f {annex_dir}/batch.sh ] || exit 74; " + slurm.submit_script(annex_dir, pilots)),
+                Command(f"[ -f {annex_dir}/unpacked ] || exit 74; " + slurm.submit_script(annex_dir, pilots)),
             ],
             timeout_s=120,
         )
@@ -98,9 +103,12 @@ class SlurmSite:
             )
         if submitted.status != 0:
             refusal = slurm.refusal(submitted, self.site.name)
-            self.release(annex_id, slurm.read_submitted(submitted.stdout))
+            if refusal.failure.code != "submit-uncertain":
+                self.release(annex_id, slurm.read_submitted(submitted.stdout))
             raise refusal
-        return slurm.read_submitted(submitted.stdout)
+        if not (job_ids := slurm.read_submitted(submitted.stdout)):
+            raise fail("submit-uncertain", self.site.name, "sbatch gave no job id", evidence=[_seen(submitted)])
+        return job_ids
 
     def observe(self, annex_id: str, since: datetime) -> Sighting:
         """Ask Slurm about the annex's pilots and read their progress files. One round trip."""
@@ -175,19 +183,24 @@ def _seen(answer: CommandResult) -> Evidence:
 def read_reports(text: str) -> tuple[PilotReport, ...]:
     """Read pilots' progress lines; torn and foreign lines are passed over, a line seen twice counts once."""
     reports: dict[PilotReport, None] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
             record = json.loads(line)
             report = PilotReport(
-                job_id=str(record["job"]),
-                stage=str(record["stage"]),
-                code=str(record["code"]),
-                text=str(record.get("text", "")),
+                job_id=_printable(record["job"]),
+                stage=_printable(record["stage"]),
+                code=_printable(record["code"]),
+                text=_printable(record.get("text", "")),
                 at=datetime.fromisoformat(str(record["at"])),
-                node=str(record.get("node", "")),
+                node=_printable(record.get("node", "")),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
         if report.at.tzinfo is not None:
             reports[report] = None
     return tuple(reports)
+
+
+def _printable(value: object) -> str:
+    """JSON may carry half a surrogate pair, which no terminal and no file takes."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")

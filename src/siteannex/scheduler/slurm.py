@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
@@ -52,7 +52,10 @@ _STATES: dict[str, BatchState] = {
 _SQUEUE_FORMAT = "%A|%j|%T|%N|%S|%e|%r"
 _SACCT_FORMAT = "JobIDRaw,JobName,State,NodeList,Start,End,ExitCode,Reason"
 _TAG_QUEUE, _TAG_ACCOUNTING = "@squeue", "@sacct"
-_SUBMITTED = re.compile(r"@pilot (\d+) (?:Submitted batch job )?(\d+)(?:;[\w.-]+)?\s*")
+_SUBMITTED = re.compile(
+    r"@pilot ([0-9]+) (?:Submitted batch job )?([0-9]{1,18})(?:;[\w.-]+| on cluster [\w.-]+)?\s*"
+)
+_JOB_ID = re.compile(r"[0-9]{1,18}")
 
 
 def parse_state(text: str) -> BatchState:
@@ -102,14 +105,20 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> 
 
 
 def submit_script(annex_dir: str, pilots: int) -> str:
-    """Submit `batch.sh` once per pilot, at most once for ever: a directory is made as a mark before each sbatch."""
+    """Submit `batch.sh` once per pilot, at most once for ever: a directory is made as a mark before each sbatch.
+
+    A refusal takes the mark back; an answer that got lost does not, because Slurm may have taken the job.
+    """
     return f"""cd {annex_dir} || exit 73
 i=0
 while [ "$i" -lt {pilots} ]; do
   i=$((i + 1))
   mkdir "submit.$i" 2>/dev/null || continue
   out=$(sbatch --parsable batch.sh 2>submit.err); rc=$?
-  if [ "$rc" -ne 0 ]; then rmdir "submit.$i"; printf '%s\\n' "$out"; cat submit.err >&2; exit "$rc"; fi
+  if [ "$rc" -ne 0 ]; then
+    grep -qiE '{_UNCERTAIN}' submit.err || rmdir "submit.$i"
+    printf '%s\\n' "$out"; cat submit.err >&2; exit "$rc"
+  fi
   printf '%s\\n' "$out" >"submit.$i/answer"
   printf '%s\\n' "$out" | sed "s/^/@pilot $i /"
 done"""
@@ -123,11 +132,15 @@ class Refusal:
     code: str
 
 
+_UNCERTAIN = "socket timed out|zero bytes were transmitted"
+"""The link between sbatch and slurmctld broke after the request was sent: it may well have been accepted."""
+
 _REFUSALS = (
+    Refusal(_UNCERTAIN, "submit-uncertain"),
     Refusal(r"invalid account|account/partition combination|not a valid account", "account-invalid"),
     Refusal(r"invalid partition|partition specified", "partition-invalid"),
     Refusal(r"invalid qos|qos specification", "qos-invalid"),
-    Refusal(r"invalid --time|time limit|Requested time", "walltime-invalid"),
+    Refusal(r"invalid --time|invalid time limit|requested time limit", "walltime-invalid"),
     Refusal(r"node configuration is not available|can not be satisfied|cannot be satisfied", "nodes-unavailable"),
 )
 
@@ -159,12 +172,11 @@ def query_script(annex_id: str, *, since: datetime) -> str:
     The answer says which of the two could be asked: a squeue that fails is "not known", never "nothing there".
     """
     name = shlex.quote(annex_id)
-    day = f"{since:%Y-%m-%d}"
+    day = f"{since - timedelta(days=1):%Y-%m-%d}"  # sacct reads site-local days; a start yet to come is an error there
     return f"""export SLURM_TIME_FORMAT=%s
-if q=$(squeue -h -r -t all --name={name} -o '{_SQUEUE_FORMAT}' 2>&1); then echo '{_TAG_QUEUE} ok'; else echo '{_TAG_QUEUE} failed'; fi
-printf '%s\\n' "$q"
-if a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); then echo '{_TAG_ACCOUNTING} ok'; else echo '{_TAG_ACCOUNTING} failed'; fi
-printf '%s\\n' "$a" """
+say() {{ if [ "$2" -eq 0 ]; then echo "$1 ok"; else echo "$1 failed"; fi; printf '%s\\n' "$3"; }}
+q=$(squeue -h -r -t all --name={name} -o '{_SQUEUE_FORMAT}' 2>&1); say {_TAG_QUEUE} $? "$q"
+a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); say {_TAG_ACCOUNTING} $? "$a" """
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +184,7 @@ class QueueAnswer:
     """What the batch system said about one annex."""
 
     jobs: tuple[BatchJob, ...] | None
-    """None when squeue could not be asked and accounting knew nothing."""
+    """None when squeue could not be asked: then nothing is known, whatever accounting says."""
     complaint: str = ""
     """The words of the command that failed, if one did."""
 
@@ -187,7 +199,7 @@ def read_query(text: str, annex_id: str) -> QueueAnswer:
         known = jobs.get(job.job_id)
         jobs[job.job_id] = known if known and known.state.ended and job.state.ended else job
     complaint = "\n".join(line for section in (queue, accounting) if not section.ok for line in section.lines)
-    if not queue.ok and not jobs:
+    if not queue.ok:  # accounting alone lags behind: a pilot missing there may well run
         return QueueAnswer(None, complaint)
     return QueueAnswer(tuple(sorted(jobs.values(), key=lambda job: int(job.job_id))), complaint)
 
@@ -217,7 +229,7 @@ def _sections(text: str) -> tuple[_Section, _Section]:
 def _squeue_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
     for line in lines:
         fields = line.split("|", 6)
-        if len(fields) == 7 and fields[0].isascii() and fields[0].isdigit() and fields[1] == annex_id:
+        if len(fields) == 7 and _JOB_ID.fullmatch(fields[0]) and fields[1] == annex_id:
             job_id, name, state, node, start, end, reason = fields
             yield BatchJob(
                 job_id=job_id,
@@ -234,7 +246,7 @@ def _squeue_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
 def _sacct_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
     for line in lines:
         fields = line.split("|", 7)
-        if len(fields) == 8 and fields[0].isascii() and fields[0].isdigit() and fields[1] == annex_id:
+        if len(fields) == 8 and _JOB_ID.fullmatch(fields[0]) and fields[1] == annex_id:
             job_id, name, state, node, start, end, exit_code, reason = fields
             yield BatchJob(
                 job_id=job_id,
