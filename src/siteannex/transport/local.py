@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+
 from siteannex.failures import fail
 from siteannex.transport.channels import ByteChannel, PipeChannel
 from siteannex.transport.remote import ShellTransport
@@ -11,6 +13,7 @@ class LocalTransport(ShellTransport):
     """Runs commands on this machine by `/bin/sh`. `home` is the directory they start in (default: ours)."""
 
     def __init__(self, site: str, *, home: str | None = None) -> None:
+        self.login = f"{getpass.getuser()}@localhost"
         super().__init__(site, lambda command_line: _start(site, command_line, home))
 
 

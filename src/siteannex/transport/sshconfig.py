@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _INCLUDE = re.compile(r"\s*include[\s=]+(.+?)\s*$", re.IGNORECASE)
 _HEADER = re.compile(r"\s*(host|match)[\s=]", re.IGNORECASE)
+_KEY_FILE = re.compile(r"(\s*identityfile[\s=]+\"?)(?:~(?=/)|%d)", re.IGNORECASE)
 _DEPTH_LIMIT = 16
 
 
@@ -212,6 +213,7 @@ def _read(path: Path, base: Path, home: Path, depth: int) -> str:
     lines: list[str] = []
     header = "Host *"
     for line in text.splitlines():
+        line = _KEY_FILE.sub(lambda match: match[1] + str(home), line)  # paramiko would ask the process
         if _HEADER.match(line):
             header = line
         if not (match := _INCLUDE.match(line)):
