@@ -159,6 +159,9 @@ class Slot:
     """The job running in it, `cluster.proc`."""
     last_heard: datetime | None = None
     version: str = ""
+    failed_code: str = ""
+    """Set in the ad of a pilot that could not become an EP: its failure code, and what it saw."""
+    failed_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ class Transport(Protocol):
     """A connection to one login host, already authenticated."""
 
     site: str
+    login: str
+    """Who is logged in where: `alice@login.expanse.sdsc.edu`."""
 
     def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
         """Run the commands in order in one round trip, one result each. AnnexError when the link breaks."""

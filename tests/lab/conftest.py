@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from lab import Lab
+from tests.lab.ground import Ground
 from tests.lab.person import Person
 
 
@@ -25,6 +26,12 @@ def alice(lab: Lab) -> Iterator[Person]:
     _clean(person)
 
 
+@pytest.fixture
+def ground(lab: Lab) -> Ground:
+    """What can be seen of the site and the pool without siteannex."""
+    return Ground(lab)
+
+
 def _clean(person: Person) -> None:
     person.types("down", "--all", "--now")
     person.types("logout", "--all")
@@ -32,10 +39,7 @@ def _clean(person: Person) -> None:
 
 
 @pytest.fixture
-def as_account(lab: Lab) -> Iterator[object]:
+def as_account(lab: Lab) -> Callable[[str], Person]:
     """A function giving alice under another account at the site: `as_account("tess")`."""
 
-    def person(account: str) -> Person:
-        return Person(lab, account=account)
-
-    yield person
+    return lambda account: Person(lab, account=account)

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,16 +46,17 @@ class Person:
     user: str = "alice"
     account: str = "alice"
 
-    def start(self, *arguments: str, timeout_s: float = 120, **environment: str) -> pexpect.spawn[str]:
-        """Start `siteannex ...` in a terminal on the AP."""
-        command = ["siteannex", *arguments]
-        argv = self.lab.argv("ap", command, user=self.user, tty=True, env=environment or None)
+    def start(
+        self, *arguments: str, timeout_s: float = 120, through: Sequence[str] = ("siteannex",)
+    ) -> pexpect.spawn[str]:
+        """Start `siteannex ...` in a terminal on the AP; `through` is what stands before the arguments."""
+        argv = self.lab.argv("ap", [*through, *arguments], user=self.user, tty=True)
         return pexpect.spawn(argv[0], argv[1:], encoding="utf-8", timeout=timeout_s, dimensions=(50, 160))
 
-    def types(self, *arguments: str, timeout_s: float = 120, **environment: str) -> Screenful:
+    def types(self, *arguments: str, timeout_s: float = 120, through: Sequence[str] = ("siteannex",)) -> Screenful:
         """Run `siteannex ...`, answering whatever the login asks, to its end."""
         started = answered_at = time.monotonic()
-        child = self.start(*arguments, timeout_s=timeout_s, **environment)
+        child = self.start(*arguments, timeout_s=timeout_s, through=through)
         shown = io.StringIO()
         child.logfile_read = shown
         kinds = list(QUESTIONS)
@@ -66,9 +68,7 @@ class Person:
         child.close()
         status = child.exitstatus if child.exitstatus is not None else 128 + (child.signalstatus or 0)
         ended = time.monotonic()
-        return Screenful(
-            status, _plain(shown.getvalue()), ended - started, tuple(answers), ended - answered_at
-        )
+        return Screenful(status, _plain(shown.getvalue()), ended - started, tuple(answers), ended - answered_at)
 
     def answer(self, kind: str) -> str:
         """What this person types at a question."""

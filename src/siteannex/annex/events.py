@@ -36,14 +36,14 @@ class Event:
 
 
 def to_line(event: Event) -> str:
-    """One JSON object, one line, keys in a fixed order."""
+    """One JSON object, one line of ASCII, keys in a fixed order."""
     head = {
         "v": EVENTS_VERSION,
         "at": event.at.isoformat(),
         "stage": str(event.stage),
         "what": str(event.what),
     }
-    return json.dumps({**head, "data": dict(event.data)}, ensure_ascii=False, sort_keys=False)
+    return json.dumps({**head, "data": dict(event.data)}, sort_keys=False)
 
 
 def from_line(line: str) -> Event | None:
@@ -52,7 +52,7 @@ def from_line(line: str) -> Event | None:
         record = json.loads(line)
         at = datetime.fromisoformat(record["at"])
         event = Event(at, Stage(record["stage"]), What(record["what"]), record["data"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return event if isinstance(event.data, dict) and at.tzinfo is not None else None
 
@@ -75,6 +75,8 @@ class AnnexState:
     collector: str = ""
     join: str = ""
     bytes_sent: int = 0
+    login: str = ""
+    """Who was logged in where: later commands use the same account."""
 
 
 def fold(events: Iterable[Event]) -> AnnexState:
@@ -103,18 +105,19 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             since=event.at,
             ended=state.ended or bool(data.get("ended", False)),
         )
-    ids = tuple(str(job_id) for job_id in data.get("job_ids", ()))
+    ids, sent = data.get("job_ids"), data.get("bytes_sent")
     return replace(
         state,
         stage=event.stage,
         begun=None if event.what is What.DONE and state.begun is event.stage else state.begun,
         since=event.at if event.stage is not state.stage else state.since,
-        job_ids=tuple(dict.fromkeys((*state.job_ids, *ids))),
+        job_ids=tuple(dict.fromkeys((*state.job_ids, *(map(str, ids) if isinstance(ids, list) else ())))),
         ready_at=state.ready_at or (event.at if event.stage is Stage.READY else None),
         failure=None if event.stage is Stage.READY else state.failure,
         ended=state.ended or event.stage is Stage.RELEASED,
         end_text=str(data.get("text", "")) if event.stage is Stage.RELEASED else state.end_text,
-        bytes_sent=state.bytes_sent + int(data.get("bytes_sent", 0)),
+        bytes_sent=state.bytes_sent + (sent if isinstance(sent, int) else 0),
+        login=str(data.get("login", state.login)),
     )
 
 

@@ -115,13 +115,16 @@ def _judge_pilot(
     now: datetime,
     limits: Deadlines,
 ) -> PilotVerdict:
-    slots = tuple(slot for slot in witnesses.slots or () if slot.batch_job_id == job_id)
+    ads = tuple(slot for slot in witnesses.slots or () if slot.batch_job_id == job_id)
+    slots = tuple(slot for slot in ads if not slot.failed_code)
     reports = [report for report in witnesses.reports or () if report.job_id == job_id]
     bad = next((report for report in reports if report.code != "ok" and report.code in FAILURES), None)
     last = reports[-1] if reports else None
     site = plan.request.site
     if bad is not None:
         return _failed(job_id, _reported(bad, reports, site), job)
+    if (sign := next((ad for ad in ads if ad.failed_code in FAILURES), None)) is not None:
+        return _failed(job_id, _advertised(sign, site), job)
     if last is not None and last.stage == Stage.RELEASED:
         return PilotVerdict(job_id, Stage.RELEASED, last.text or "ended", None, job)
     if job is not None and job.state.ended:
@@ -152,6 +155,12 @@ def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageF
             *([Evidence.tail("steps before it", _steps(reports, bad))] if reports[0] is not bad else []),
         ],
     )
+
+
+def _advertised(ad: Slot, site: str) -> StageFailure:
+    """A pilot that could not become an EP says so in an ad, for those who have no connection to the site."""
+    summary = f"{FAILURES[ad.failed_code].meaning.rstrip('.')} ({ad.machine})"
+    return failure(ad.failed_code, site, summary, evidence=[Evidence.tail(f"ad of {ad.name}", ad.failed_text)])
 
 
 def _steps(reports: list[PilotReport], until: PilotReport) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from siteannex.annex.bundle import bundle_archive, render_bundle
+from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.events import AnnexState, What
 from siteannex.annex.judge import Verdict
 from siteannex.annex.packing import check_versions
@@ -23,11 +23,9 @@ from siteannex.site.schema import Site
 from siteannex.units import format_bytes, format_duration, format_memory, format_when
 
 TOKEN_MARGIN_S = 3600
-"""How much longer than the walltime a token lives, counted from submission... the queue wait is on top, see below."""
+"""How much longer than the walltime a token lives; the time in the queue comes on top."""
 TOKEN_QUEUE_S = 7 * 86400
 """A pilot may wait this long in the queue and still join; the token is deleted with the annex."""
-DRAIN_NOTICE_S = 120
-"""Slurm warns the pilot this long before walltime (and may do so up to a minute early)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +86,20 @@ def _plan(request: Request, site: Site, tools: Tools) -> Annex:
 def dry_run(request: Request, site: Site, today: date) -> tuple[Plan, tuple[str, ...]]:
     """The plan and the sbatch options it would use; no effect at all."""
     plan = plan_annex(request, site, annex_id=f"{request.name}-dryrun", today=today)
-    return plan, slurm.submit_options(plan, site.partitions[plan.partition], drain_notice_s=DRAIN_NOTICE_S)
+    return plan, _options(plan, site)
+
+
+def _options(plan: Plan, site: Site) -> tuple[str, ...]:
+    return slurm.submit_options(plan, site.partitions[plan.partition], drain_notice_s=drain_notice_s(plan))
 
 
 def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
     tools.view.line("plan", plan_text(plan))
     tools.view.line("", f"ceiling {ceiling_text(plan)}; {'; '.join(plan.notes)}")
     if facts.join == "direct":
-        text = "join: direct to the schedd; its token may also submit jobs as you, so it is short-lived and deleted at the end"
-        tools.view.line("", text)
+        tools.view.line(
+            "", "joins by direct attach: its token could also submit jobs as you; it is deleted with the annex"
+        )
 
 
 def plan_text(plan: Plan) -> str:
@@ -143,7 +146,7 @@ def _pack(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> EpSoftwar
 def _connect(annex: Annex, site: Site, tools: Tools) -> SlurmSite:
     annex.record(Stage.CONNECT, What.BEGIN)
     transport = tools.connect(site)
-    annex.record(Stage.CONNECT, What.DONE)
+    annex.record(Stage.CONNECT, What.DONE, login=transport.login)
     return SlurmSite(site, transport)
 
 
@@ -198,7 +201,7 @@ def failure_uncertain(site: str) -> AnnexError:
 
 
 def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret) -> bytes:
-    options = slurm.submit_options(annex.plan, site.partitions[annex.plan.partition], drain_notice_s=DRAIN_NOTICE_S)
+    options = _options(annex.plan, site)
     bundle = render_bundle(annex.plan, site, facts, software, token, options)
     annex.keep({name: text for name, text in bundle.files.items() if name in ("batch.sh", "ep.conf")})
     return bundle_archive(bundle)

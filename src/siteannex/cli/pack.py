@@ -22,7 +22,7 @@ def pack(
     import json
     from dataclasses import asdict
 
-    from siteannex.annex.packing import pack_installed, pack_release
+    from siteannex.annex.pack import pack_installed, pack_release
     from siteannex.transport.places import Places
     from siteannex.units import format_bytes
 

@@ -1,7 +1,7 @@
 """The user's settings (`$XDG_CONFIG_HOME/siteannex/config.yaml`) and where site files are looked for.
 
-    sites:
-      lab: {user: alice, account: abc123}
+sites:
+  lab: {user: alice, account: abc123}
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def list_sites(json_output: Annotated[bool, typer.Option("--json", help="Print a
         except AnnexError as problem:
             rows.append((name, f"invalid: {problem.failure.evidence[0].text.splitlines()[0]}", "-", str(path)))
     if json_output:
-        print(json.dumps([dict(zip(("name", "title", "verified", "file"), row, strict=True)) for row in rows], indent=1))
+        print(
+            json.dumps([dict(zip(("name", "title", "verified", "file"), row, strict=True)) for row in rows], indent=1)
+        )
     else:
         print_table(("SITE", "TITLE", "VERIFIED", "FILE"), rows)
 

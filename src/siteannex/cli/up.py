@@ -18,7 +18,9 @@ Examples:
 
 def up(
     site: Annotated[str, typer.Argument(help="Where: a site's name (siteannex sites list).")],
-    name: Annotated[str | None, typer.Option(help="The annex's name; jobs target it. Default: the site's name.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The annex's name; jobs target it. Default: the site's name.")
+    ] = None,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs of the whole annex.")] = 0,
     nodes: Annotated[int | None, typer.Option(min=1, help="Number of pilots, each on a node.")] = None,
     cpus: Annotated[int | None, typer.Option(min=1, help="CPUs of each pilot.")] = None,

@@ -6,7 +6,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from siteannex.annex.packing import pack_installed
+from siteannex.annex.pack import pack_installed
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.up import Tools
@@ -15,10 +15,10 @@ from siteannex.cli.settings import Settings, read_settings, site_directories
 from siteannex.errors import AnnexError
 from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
-from siteannex.ports import Transport
+from siteannex.ports import Prompt, Transport
 from siteannex.site.loader import load_site
 from siteannex.site.schema import Site
-from siteannex.transport.passwords import stored_password
+from siteannex.transport.passwords import store_password, stored_password
 from siteannex.transport.places import Places
 from siteannex.transport.sessions import open_transport
 
@@ -26,7 +26,7 @@ from siteannex.transport.sessions import open_transport
 class Wiring:
     """One command's effects. `user` overrides the login name of settings and ssh_config."""
 
-    def __init__(self, screen: Screen, *, user: str | None = None, ep_source: Path | None = None) -> None:
+    def __init__(self, screen: Screen, *, user: str | None = None) -> None:
         self.screen = screen
         self.places = Places.from_environment()
         self.settings: Settings = read_settings()
@@ -34,7 +34,7 @@ class Wiring:
         self.store = Store(self.places.state, self.clock)
         self.pool = CondorPool()
         self.prompter = TerminalPrompter(screen, interactive=sys.stdin.isatty())
-        self._user, self._ep_source = user, ep_source
+        self._user = user
 
     def site(self, name: str) -> Site:
         """Load a site by name."""
@@ -44,33 +44,44 @@ class Wiring:
         """The login name asked for, if any: the option, then the settings."""
         return self._user or self.settings.of(site.name).user
 
-    def connect(self, site: Site) -> Transport:
-        """A held session, or a login now."""
-        return self._open(site, allow_login=True)
+    def connect(self, site: Site, user: str | None = None) -> Transport:
+        """A held session, or a login now: the keyring is only asked when there is no session."""
+        user = user or self.login_user(site)
+        held = self.held(site, user)
+        if held is not None:
+            return held
+        return open_transport(
+            site,
+            user=user,
+            prompter=self.prompter,
+            stored_password=stored_password(site.name, user or self.places.user),
+            places=self.places,
+        )
 
-    def held(self, site: Site) -> Transport | None:
+    def held(self, site: Site, user: str | None = None) -> Transport | None:
         """A held session, or None; asks nobody."""
+        user = user or self.login_user(site)
         try:
-            return self._open(site, allow_login=False)
+            return open_transport(site, user=user, prompter=self.prompter, allow_login=False, places=self.places)
         except AnnexError:
             return None
 
-    def access(self, annex: Annex) -> SlurmSite:
-        """The annex's site, logging in when no session is held."""
-        site = self.site(annex.plan.request.site)
-        return SlurmSite(site, self.connect(site))
+    def store_password(self, site: Site) -> None:
+        """Ask for a site's password and keep it in the keyring; a machine without one says so and goes on."""
+        login = self.login_user(site) or self.places.user
+        prompt = Prompt(site.name, f"{login}@{site.login.host}", "Password to store: ", echo=False, kind="password")
+        answer = store_password(site.name, login, self.prompter.ask(prompt))
+        kept = "kept in the keyring" if answer.done else f"not kept: {answer.reason}"
+        self.screen.line("password", kept)
 
-    def held_access(self, annex: Annex) -> SlurmSite | None:
-        """The annex's site over a held session, or None."""
+    def access(self, annex: Annex) -> SlurmSite:
+        """The annex's site under the account that brought it up, logging in when no session is held."""
         site = self.site(annex.plan.request.site)
-        transport = self.held(site)
-        return SlurmSite(site, transport) if transport is not None else None
+        return SlurmSite(site, self.connect(site, self._user or annex.state().login.partition("@")[0] or None))
 
     def pack(self, site: Site) -> EpSoftware:
         """The EP software for a site: a release tarball packed for its architecture, else this AP's HTCondor."""
-        from siteannex.annex.packing import packed_for
-
-        return packed_for(site.arch, self.ep_cache) or pack_installed(self.ep_cache)
+        return pack_installed(self.ep_cache)
 
     @property
     def ep_cache(self) -> Path:
@@ -88,16 +99,4 @@ class Wiring:
             connect=self.connect,
             held=self.held,
             new_id=lambda name: f"{name}-{secrets.token_hex(4)}",
-        )
-
-    def _open(self, site: Site, *, allow_login: bool) -> Transport:
-        user = self.login_user(site)
-        password = stored_password(site.name, user or self.places.user) if allow_login else None
-        return open_transport(
-            site,
-            user=user,
-            prompter=self.prompter,
-            stored_password=password,
-            allow_login=allow_login,
-            places=self.places,
         )
