@@ -224,6 +224,7 @@ write_config() {
         mkdir "$DIR/$place" || fail scratch-unusable "$DIR: no directory can be made"
     done
     cp "$ANNEX_DIR/token" "$DIR/tokens.d/siteannex" 2>"$DIR/err" || fail ep-config-invalid "token: $(seen "$DIR/err" 1)"
+    chmod 755 "$DIR/execute"
     CONDOR_CONFIG="$DIR/condor_config"
     export CONDOR_CONFIG
     {
@@ -362,6 +363,22 @@ drain() {
     report DRAIN ok "$1: no new jobs, running ones may end"
 }
 
+# Every running job has a sandbox in EXECUTE.
+jobs_run() {
+    set -- "$DIR"/execute/dir_*
+    [ -e "$1" ]
+}
+
+# Drained and nothing runs, seen twice: HTCondor itself would look again only at its next update.
+end_when_drained() {
+    if jobs_run; then
+        EMPTY=0
+        return
+    fi
+    EMPTY=$((EMPTY + 1))
+    [ "$EMPTY" -ne 3 ] || kill -TERM "$MASTER" 2>/dev/null
+}
+
 # Kill what still runs in this job; what it wrote is cleaned up by finish.
 stop_fast() {
     FAST_AT=$(now)
@@ -370,7 +387,7 @@ stop_fast() {
 
 # From READY to the end of HTCondor, whatever ends it.
 watch() {
-    DRAINING=0 EVICTING=0 FAST_AT=0 SIGNAL=${SIGNAL:-}
+    DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0 SIGNAL=${SIGNAL:-}
     while alive; do
         left=$((ENDS_AT - $(now)))
         got=$SIGNAL
@@ -386,6 +403,7 @@ watch() {
             ;;
         esac
         if [ "$DRAINING" = 0 ] && [ "$left" -le "$P_NOTICE_S" ]; then drain "walltime"; fi
+        [ "$DRAINING" = 1 ] && end_when_drained
         if [ "$EVICTING" = 0 ] && [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_EVICT_S" ]; then
             EVICTING=1
             report DRAIN ok "walltime in $left s: jobs have $P_VACATE_S s to end"
