@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from siteannex.annex.slurm_site import read_reports
 from siteannex.model import PilotReport
 
-LINE = '{"v":1,"at":"2026-11-29T12:00:00Z","job":"71","node":"c1","stage":"EP_START","code":"ok","text":"HTCondor 25.14.1"}'
+LINE = json.dumps(
+    {
+        "v": 1,
+        "at": "2026-11-29T12:00:00Z",
+        "job": "71",
+        "node": "c1",
+        "stage": "EP_START",
+        "code": "ok",
+        "text": "HTCondor 25.14.1",
+    }
+)
 REPORT = PilotReport("71", "EP_START", "ok", "HTCondor 25.14.1", datetime(2026, 11, 29, 12, tzinfo=UTC), "c1")
 
 

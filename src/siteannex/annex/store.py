@@ -82,7 +82,8 @@ class Store:
         """Record a plan; the annex exists from here on."""
         path = self.root / "annexes" / plan.annex_id
         with _writing(path, plan.request.site):
-            path.mkdir(parents=True, mode=0o700)
+            _make_private(self.root, path.parent)
+            path.mkdir(mode=0o700)
             _write_private(path / "plan.json", json.dumps(asdict(plan), indent=1))
         annex = Annex(path, plan, self.clock)
         annex.record(Stage.PLAN, What.DONE)
@@ -116,7 +117,7 @@ class Store:
         """Hold an annex name for one command. AnnexError(annex-busy) when another command has it."""
         locks = self.root / "locks"
         with _writing(locks, site):
-            locks.mkdir(parents=True, mode=0o700, exist_ok=True)
+            _make_private(self.root, locks)
             handle = os.open(locks / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -146,6 +147,12 @@ def _writing(path: Path, site: str) -> Iterator[None]:
             f"cannot write under {path}",
             evidence=[Evidence(str(path), f"{problem.strerror} (errno {problem.errno})")],
         ) from problem
+
+
+def _make_private(*directories: Path) -> None:
+    """Make each unless it is there, outermost first: mkdir gives its mode to the last part of a path only."""
+    for directory in directories:
+        directory.mkdir(parents=True, mode=0o700, exist_ok=True)
 
 
 def _write_private(path: Path, text: str) -> None:
