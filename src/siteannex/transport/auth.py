@@ -116,7 +116,7 @@ class SiteLogin:
     def _step(self, dialogue: LoginDialogue, last: Reply) -> Reply:
         method = self._choose(last.allowed)
         if method == "publickey":
-            reply = self._offer_keys(dialogue)
+            reply = self._offer_keys(dialogue, last)
         elif method == "keyboard-interactive":
             reply = self._converse(dialogue)
         else:
@@ -155,20 +155,20 @@ class SiteLogin:
 
     # publickey
 
-    def _offer_keys(self, dialogue: LoginDialogue) -> Reply:
-        refused = Reply(accepted=False, allowed=("publickey",))
+    def _offer_keys(self, dialogue: LoginDialogue, last: Reply) -> Reply:
+        """Offer keys until one is welcome. When nothing was asked of the server, its last list holds."""
+        refused = Reply(accepted=False, allowed=last.allowed)
         with self._keys() as candidates:
             new = [candidate for candidate in candidates if candidate.label not in self._offered]
             self.record.steps.append(f"publickey: {len(new)} keys to offer")
             for candidate in new[:KEY_OFFERS]:
                 self._offered.append(candidate.label)
                 self.record.steps[-1] = f"publickey: offered {', '.join(self._offered)}"
-                refused = dialogue.offer(candidate)
-                if refused.accepted or refused.partial:
-                    return refused
-        if not new:
-            # Nothing was asked of the server; its list still holds.
-            return Reply(accepted=False, allowed=_METHODS)
+                reply = dialogue.offer(candidate)
+                if reply.accepted or reply.partial:
+                    return reply
+                if reply.allowed:
+                    refused = reply
         return refused
 
     def _keys_refused(self) -> NoReturn:

@@ -9,6 +9,7 @@ so that Ctrl-C and a connection that closes while someone types are noticed wher
 from __future__ import annotations
 
 import queue
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from paramiko.common import (
     cMSG_USERAUTH_REQUEST,
 )
 from paramiko.message import Message
+from paramiko.packet import Packetizer
 from paramiko.pkey import PKey
 from paramiko.ssh_exception import SSHException
 from paramiko.transport import Transport
@@ -70,7 +72,7 @@ class KeyCandidate(Protocol):
 
     @property
     def blob(self) -> bytes:
-        """The public key or certificate in wire form."""
+        """The public key or certificate in wire form; empty when it can only be had by unlocking."""
 
     def unlock(self) -> PKey | None:
         """The signing key, asking for a passphrase if need be; None when it cannot be had."""
@@ -116,10 +118,43 @@ class _Lost:
 _Event = Reply | Questions | _KeyWelcome | _NewPassword | _Started | _Banner | _Lost
 
 
+class GreetingPacketizer(Packetizer):
+    """Keeps what a server says before it speaks SSH, and how waiting for it ended."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        super().__init__(stream)
+        self.greeting: list[str] = []
+        self.silence: Exception | None = None
+
+    def readline(self, timeout: float) -> str:
+        """One line of the greeting."""
+        try:
+            line = super().readline(timeout)
+        except Exception as problem:
+            self.silence = problem
+            raise
+        self.greeting.append(line)
+        return line
+
+
 class LoginConnection(Transport):
-    """A paramiko Transport that keeps the words of the server's disconnect message."""
+    """A paramiko Transport that keeps the server's greeting and the words of its disconnect message."""
 
     disconnect_words: str = ""
+
+    def __init__(self, stream: socket.socket) -> None:
+        super().__init__(stream, packetizer_class=GreetingPacketizer)
+
+    @property
+    def foreign_greeting(self) -> str:
+        """What the server said before, or in place of, an SSH version."""
+        lines: list[str] = getattr(self.packetizer, "greeting", [])
+        return "\n".join(line for line in lines if not line.startswith("SSH-"))
+
+    @property
+    def kept_silent(self) -> bool:
+        """True when the server said nothing for as long as we waited."""
+        return isinstance(getattr(self.packetizer, "silence", None), TimeoutError)
 
     def _parse_disconnect(self, message: Message) -> None:
         message.get_int()
@@ -184,13 +219,19 @@ class Dialogue(AuthHandler):
         return self._verdict()
 
     def offer(self, candidate: KeyCandidate) -> Reply:
-        """Ask whether a key is welcome; sign only then. A welcome key that cannot be unlocked counts as refused."""
-        algorithm = self._algorithm(candidate.key_type)
+        """Ask whether a key is welcome; sign only then. A key that cannot be unlocked: refused, with no list."""
+        key, kind, blob = None, candidate.key_type, candidate.blob
+        if not blob:
+            key = candidate.unlock()
+            if key is None:
+                return Reply(accepted=False, allowed=())
+            kind, blob = key.get_name(), key.asbytes()
+        algorithm = self._algorithm(kind)
 
         def query(message: Message) -> None:
             message.add_boolean(False)
             message.add_string(algorithm)
-            message.add_string(candidate.blob)
+            message.add_string(blob)
 
         self._request("publickey", query)
         event = self._next()
@@ -198,15 +239,15 @@ class Dialogue(AuthHandler):
             return event
         if not isinstance(event, _KeyWelcome):
             raise LinkLost(f"unexpected message during publickey: {type(event).__name__}")
-        key = candidate.unlock()
+        key = key or candidate.unlock()
         if key is None:
-            return Reply(accepted=False, allowed=("publickey",))
-        signature = self._sign(key, algorithm, candidate.blob)
+            return Reply(accepted=False, allowed=())
+        signature = self._sign(key, algorithm, blob)
 
         def proof(message: Message) -> None:
             message.add_boolean(True)
             message.add_string(algorithm)
-            message.add_string(candidate.blob)
+            message.add_string(blob)
             message.add_string(signature)
 
         self._request("publickey", proof)

@@ -56,15 +56,20 @@ class FileCandidate:
 
     def unlock(self) -> PKey | None:
         """Open the file; a wrong passphrase is asked again a few times (nothing of it reaches the site)."""
-        kind = _class_for(self.key_type)
-        with contextlib.suppress(OSError, SSHException, ValueError, TypeError):
-            return kind.from_private_key_file(str(self.path))
+        if (key := self._opened(None)) is not None:
+            return key
         for _ in range(_PASSPHRASE_TRIES):
             passphrase = self.ask(self.path)
             if passphrase is None or not passphrase.reveal():
                 return None
+            if (key := self._opened(passphrase.reveal())) is not None:
+                return key
+        return None
+
+    def _opened(self, passphrase: str | None) -> PKey | None:
+        for kind in _classes_for(self.key_type):
             with contextlib.suppress(OSError, SSHException, ValueError, TypeError):
-                return kind.from_private_key_file(str(self.path), passphrase.reveal())
+                return kind.from_private_key_file(str(self.path), passphrase)
         return None
 
 
@@ -123,8 +128,12 @@ def _agent_candidates(agent: Agent | None) -> list[AgentCandidate]:
 
 def _file_candidates(target: LoginTarget, ask: AskPassphrase) -> Iterator[FileCandidate]:
     for path in target.identity_files:
+        if not path.is_file():
+            continue
         public = public_part(path)
         if public is None:
+            if b"ENCRYPTED" in path.read_bytes()[:400]:
+                yield FileCandidate(path, "", b"", ask)
             continue
         certificates = (Path(f"{path}-cert.pub"), *target.certificate_files)
         for certificate in certificates:
@@ -195,7 +204,7 @@ def _string(data: bytes) -> tuple[bytes, bytes]:
     return data[4 : 4 + length], data[4 + length :]
 
 
-def _class_for(key_type: str) -> type[PKey]:
-    if "rsa" in key_type:
-        return RSAKey
-    return ECDSAKey if "ecdsa" in key_type else Ed25519Key
+def _classes_for(key_type: str) -> tuple[type[PKey], ...]:
+    every: dict[str, type[PKey]] = {"ed25519": Ed25519Key, "ecdsa": ECDSAKey, "rsa": RSAKey}
+    fitting = tuple(kind for name, kind in every.items() if name in key_type)
+    return fitting or tuple(every.values())

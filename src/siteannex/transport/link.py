@@ -149,7 +149,7 @@ def _proxy(site: str, target: LoginTarget, complaints: IO[bytes]) -> socket.sock
 def _handshake(site: str, target: LoginTarget, stream: socket.socket | Channel, prompter: Prompter) -> LoginConnection:
     known = hostkeys.read_known((*target.known_hosts, *target.system_known_hosts))
     name = hostkeys.host_name(target.host_key_name, target.port)
-    connection = LoginConnection(cast(socket.socket, stream))
+    connection = LoginConnection(cast("socket.socket", stream))
     _silence(connection)
     connection.banner_timeout = BANNER_TIMEOUT_S
     options = connection.get_security_options()
@@ -172,9 +172,9 @@ def _handshake(site: str, target: LoginTarget, stream: socket.socket | Channel, 
 def _silence(connection: LoginConnection) -> None:
     """paramiko logs tracebacks of its reading thread; what matters of them is in our failures."""
     logger = logging.getLogger(_LOG)
+    logger.propagate = False
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
-        logger.propagate = False
     connection.set_log_channel(_LOG)
 
 
@@ -191,9 +191,10 @@ def _no_ssh(site: str, target: LoginTarget, connection: LoginConnection, problem
         )
     if connection.remote_version:
         return fail("link-broken", site, f"{name} ended the connection during the key exchange", evidence=evidence)
-    if "Indecipherable" in words or "Invalid SSH banner" in words:
+    if connection.foreign_greeting:
+        evidence.append(Evidence.tail(f"{name} said", connection.foreign_greeting))
         return fail("not-ssh", site, f"what answers at {name} does not speak SSH", evidence=evidence)
-    if "timed out" in words or words.endswith("banner"):
+    if connection.kept_silent:
         return fail(
             "not-ssh",
             site,

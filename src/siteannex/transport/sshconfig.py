@@ -24,6 +24,9 @@ _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _INCLUDE = re.compile(r"\s*include[\s=]+(.+?)\s*$", re.IGNORECASE)
 _HEADER = re.compile(r"\s*(host|match)[\s=]", re.IGNORECASE)
 _KEY_FILE = re.compile(r"(\s*identityfile[\s=]+\"?)(?:~(?=/)|%d)", re.IGNORECASE)
+_PROXY = re.compile(r"\s*proxycommand[\s=]", re.IGNORECASE)
+_LATER = "\x01"
+"""Stands for % in a ProxyCommand until the port and user, which the parser does not know, are known."""
 _DEPTH_LIMIT = 16
 
 
@@ -114,7 +117,7 @@ class _Resolver:
             return replace(target, jumps=self._jumps(jump, seen))
         command = options.get("proxycommand")
         if command and str(command).lower() != "none":
-            return replace(target, proxy_command=_fill_user(str(command), target))
+            return replace(target, proxy_command=_filled(str(command).replace(_LATER, "%"), target))
         return target
 
     def _jumps(self, text: str, seen: tuple[str, ...]) -> tuple[LoginTarget, ...]:
@@ -157,7 +160,7 @@ class _Resolver:
             return ()
         text = str(value)
         if target is not None:
-            return (self._home(_fill_user(text, target)),)
+            return (self._home(_filled(text, target)),)
         return tuple(self._home(word.strip('"')) for word in text.split())
 
     def _home(self, text: str) -> Path:
@@ -177,7 +180,7 @@ def parse_jump(text: str) -> tuple[str | None, str, int | None]:
     return (user if at else None), host, int(port) if port else None
 
 
-def _fill_user(text: str, target: LoginTarget) -> str:
+def _filled(text: str, target: LoginTarget) -> str:
     known = {"%h": target.host, "%p": str(target.port), "%r": target.user, "%n": target.alias, "%%": "%"}
     return re.sub(r"%[hprn%]", lambda match: known[match[0]], text)
 
@@ -214,6 +217,8 @@ def _read(path: Path, base: Path, home: Path, depth: int) -> str:
     header = "Host *"
     for line in text.splitlines():
         line = _KEY_FILE.sub(lambda match: match[1] + str(home), line)  # paramiko would ask the process
+        if _PROXY.match(line):
+            line = line.replace("%", _LATER)
         if _HEADER.match(line):
             header = line
         if not (match := _INCLUDE.match(line)):
