@@ -41,6 +41,9 @@ def _status(_: argparse.Namespace) -> int:
     age = time.time() - word["started"]
     print(f"state {folder}\nready {'yes' if word['ready'] else 'no'}, started {age:.0f} s ago, network {lab.net()}")
     print(f"ap image {Path(config['ap']).name}, site image {Path(config['site']).name}")
+    if word["ready"]:
+        versions = lab.exec("ap", ["condor_version"]).stdout.split()[1:2], lab.exec("login1", ["sinfo", "-V"]).stdout
+        print(f"HTCondor {' '.join(versions[0])}, {versions[1].strip()}")
     for place in HOSTS:
         running = f"up (pid {found.hosts[place.name]})" if place.name in found.hosts else "down"
         print(f"{place.name:7} {place.fqdn:10} {place.address:11} {running}")

@@ -50,6 +50,8 @@ class Lab:
             machine.require_tools(build=False)
             machine.require_namespaces()
             found = images.find() or images.build(say)
+            if note := images.fallback_note(found):
+                say(note)
             began = time.monotonic()
             lab._start(found)
             say(f"the lab is up ({time.monotonic() - began:.1f} s), state in {lab.folder}")
@@ -73,7 +75,7 @@ class Lab:
         environment = {**machine.environment(), "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1"}
         with (self.folder / "supervisor.log").open("wb") as log:
             process = subprocess.Popen(
-                [*spaces, sys.executable, "-m", "lab.supervisor", str(self.folder)],
+                [*spaces, sys.executable, "-P", "-m", "lab.supervisor", str(self.folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -86,7 +88,6 @@ class Lab:
             self._wait(process)
         except BaseException:
             self._end()
-            process.wait()
             raise
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
@@ -121,6 +122,12 @@ class Lab:
         while any(_alive(pid) for pid in (outer, *heads)):
             if time.monotonic() > until:
                 raise LabError(f"the lab's processes {outer} {heads} do not end")
+            time.sleep(0.02)
+        # Collected by whoever adopted them, usually at once; a caller should find nothing left.
+        until = time.monotonic() + 5
+        while any(Path(f"/proc/{pid}").exists() for pid in (outer, *heads)) and time.monotonic() < until:
+            with suppress(ChildProcessError):
+                os.waitpid(outer, os.WNOHANG)
             time.sleep(0.02)
         with suppress(OSError):
             (self.folder / "ground").rmdir()

@@ -66,6 +66,13 @@ def find() -> Images | None:
     return Images(ap, site, venv, menu) if venv else None
 
 
+def fallback_note(found: Images) -> str | None:
+    """A sentence for whoever starts a lab whose AP image is not the preferred one."""
+    if found.ap.name == recipes.ap().archive:
+        return None
+    return f"note: the AP runs the fallback image {found.ap.name} (an older HTCondor); `lab/lab build` tries again"
+
+
 def venv_archive(ap: Path) -> str:
     """The cache's name for the virtualenv that belongs to this AP image."""
     return f"venv-{recipes.venv_key(ap.name)}.tar.zst"
@@ -184,7 +191,7 @@ def prune() -> list[str]:
     names = {Path(getattr(wanted, field)).name for field in wanted.__slots__} if wanted else set()
     trees = {name.removesuffix(".tar.zst") for name in names}
     try:
-        with _locked(cache), images_in_use(exclusive=True):
+        with _locked(cache), images_in_use(unpacked, exclusive=True):
             old = [tree for tree in unpacked.iterdir() if tree.is_dir() and tree.name not in trees]
             if old:
                 # They carry ids that only a user namespace of the same user can remove.

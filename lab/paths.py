@@ -31,9 +31,11 @@ def unpacked_dir() -> Path:
 
 
 @contextmanager
-def images_in_use(*, exclusive: bool = False) -> Iterator[None]:
-    """Hold the unpacked images: shared while a lab runs on them, exclusive to delete them (BlockingIOError if held)."""
-    folder = unpacked_dir()
+def images_in_use(folder: Path, *, exclusive: bool = False) -> Iterator[None]:
+    """Hold the unpacked images in ``folder``: shared while a lab runs on them, exclusive to delete them.
+
+    Raises BlockingIOError where they are in use.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".in-use").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)

@@ -76,9 +76,19 @@ def ap() -> Recipe:
 def site() -> Recipe:
     """The login and compute nodes, one image. The empty database is made now so that `up` need not."""
     make_database = (
-        'chroot "$1" sh -c "test -d /var/lib/mysql/mysql || mariadb-install-db --user=mysql --skip-test-db >/dev/null"'
+        "rm -rf /var/lib/mysql; install -d -o mysql -g mysql -m 700 /var/lib/mysql; "
+        "mariadb-install-db --user=mysql --skip-test-db >/dev/null"
     )
-    return Recipe("site", ("trixie",), _packages("common", "site"), hooks=(make_database,))
+    return Recipe(
+        "site",
+        ("trixie",),
+        _packages("common", "site"),
+        hooks=(
+            "copy-in {files}/site/mariadb.cnf /etc/mysql/mariadb.conf.d",
+            f'chroot "$1" sh -ec "cd /etc/mysql/mariadb.conf.d; mv mariadb.cnf 90-lab.cnf; {make_database}"',
+        ),
+        sources=("site/mariadb.cnf",),
+    )
 
 
 def menu_module() -> Recipe:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import accounts, machine, paths, router, state
-from lab.errors import LabError
+from lab.errors import HostFailedError, LabError
 from lab.paths import FILES, REPO
 from lab.topology import HOSTS, Host, host
 
@@ -23,7 +23,7 @@ READY_SECONDS = 90.0
 
 def main(folder: Path) -> int:
     """Bring the lab up, report in ``folder``, then stay for ever; on failure report and end everything."""
-    with paths.images_in_use():
+    with paths.images_in_use(Path(state.read_config(folder)["unpacked"])):
         return _live(folder)
 
 
@@ -38,10 +38,13 @@ def _live(folder: Path) -> int:
         state.write_inside(folder, inside)
         _wait_until_ready(ground, hosts)
         state.write_inside(folder, {**inside, "ready": True})
-    except (LabError, OSError, subprocess.SubprocessError) as error:
+    except HostFailedError as error:
         # Where a host has ended its root is gone, but what it wrote is in its overlay's upper folder.
-        tails = [log_tail(folder / "ground" / name / "upper", host(name)) for name in hosts]
-        state.write_failure(folder, "\n".join([str(error), *tails]))
+        tail = log_tail(folder / "ground" / error.host / "upper", host(error.host))
+        state.write_failure(folder, f"{error}\n{tail}")
+        return 1
+    except (LabError, OSError, subprocess.SubprocessError) as error:
+        state.write_failure(folder, str(error))
         return 1
     _reap_for_ever()
     return 0
@@ -121,22 +124,22 @@ def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Pop
 
 def _wait_until_ready(ground: Path, hosts: dict[str, subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + READY_SECONDS
+    login, ap = host("login1"), host("ap")
+
+    def poll(place: Host, complaint: str, check: Callable[[], bool]) -> None:
+        while not check():
+            for name, process in hosts.items():
+                if process.poll() is not None:
+                    raise HostFailedError(name, f"the host ended by itself ({process.returncode})")
+            if time.monotonic() > until:
+                raise HostFailedError(place.name, f"{complaint} within {READY_SECONDS:.0f} s")
+            time.sleep(0.05)
+
     for name in hosts:
-        booted = ground / "shared" / f"booted-{name}"
-        _poll(until, hosts, f"{name} did not finish booting", booted.exists)
-    _poll(until, hosts, "sshd on login1 does not answer", partial(_ssh_answers, host("login1").address))
-    _poll(until, hosts, "the collector or the schedd does not answer", partial(_condor_answers, hosts["ap"]))
-    _poll(until, hosts, "Slurm's nodes are not idle", partial(_nodes_idle, hosts["login1"]))
-
-
-def _poll(until: float, hosts: dict[str, subprocess.Popen[bytes]], complaint: str, check: Callable[[], bool]) -> None:
-    while not check():
-        for name, process in hosts.items():
-            if process.poll() is not None:
-                raise LabError(f"host {name} ended by itself ({process.returncode})")
-        if time.monotonic() > until:
-            raise LabError(f"{complaint} within {READY_SECONDS:.0f} s")
-        time.sleep(0.05)
+        poll(host(name), "did not finish booting", (ground / "shared" / f"booted-{name}").exists)
+    poll(login, "sshd does not answer", partial(_ssh_answers, login.address))
+    poll(ap, "the collector or the schedd does not answer", partial(_condor_answers, hosts["ap"]))
+    poll(login, "Slurm's nodes are not idle", partial(_nodes_idle, hosts["login1"]))
 
 
 def _ssh_answers(address: str) -> bool:

@@ -8,7 +8,7 @@ chown munge:munge /run/munge
 chown mysql:mysql /run/mysqld
 install -d -o slurm -g slurm /var/spool/slurmctld
 runuser -u munge -- munged &
-mariadbd --user=mysql --skip-networking --innodb-buffer-pool-size=64M --innodb-log-file-size=8M >>/var/log/mariadbd.log 2>&1 &
+mariadbd --user=mysql >>/var/log/mariadbd.log 2>&1 &
 
 sh /lab/shared/accounts-site.sh
 cp /lab/files/site/sshd_config /etc/ssh/sshd_config
