@@ -99,10 +99,12 @@ def _whole(plan: Plan, state: AnnexState, pilots: tuple[PilotVerdict, ...]) -> V
         ready = sum(pilot.stage is Stage.READY for pilot in living)
         text = lead.text if plan.pilots == 1 else f"{ready} of {plan.pilots} pilots ready; {lead.text}"
         return Verdict(lead.stage, text, pilots)
-    failed = next((pilot for pilot in pilots if pilot.failure is not None), None)
-    if failed is not None and state.ready_at is None:
-        return Verdict(failed.stage, failed.text, pilots, failed.failure)
-    last = failed or healthy[-1]
+    failed = [pilot for pilot in pilots if pilot.failure is not None]
+    costly = [pilot for pilot in failed if pilot.job is not None and pilot.job.state.living]
+    told = next(iter(costly or (failed if state.ready_at is None else ())), None)
+    if told is not None:  # also after READY, while it holds an allocation: it is not over
+        return Verdict(told.stage, told.text, pilots, told.failure)
+    last = failed[0] if failed else healthy[-1]
     return Verdict(Stage.RELEASED, last.text, pilots)
 
 
