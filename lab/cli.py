@@ -58,7 +58,8 @@ def _exec(words: argparse.Namespace) -> int:
 
 
 def _shell(words: argparse.Namespace) -> int:
-    return _replace(Lab(state_dir()).argv(words.host, ["sh", "-c", 'exec "${SHELL:-/bin/bash}" -l'], user=words.user))
+    command = ["sh", "-c", 'exec "${SHELL:-/bin/bash}" -l']
+    return _replace(Lab(state_dir()).argv(words.host, command, user=words.user, tty=sys.stdin.isatty()))
 
 
 def _run(words: argparse.Namespace) -> int:

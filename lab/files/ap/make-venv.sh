@@ -38,6 +38,7 @@ for path in "${paths[@]}"; do
     mount --bind "$path" "$root$path"
     mount -o remount,bind,ro "$root$path" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev "$root$path"
 done
+# shellcheck disable=SC2016
 PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp chroot "$root" sh -eu -c '
     python3 -m venv /opt/siteannex
     /opt/siteannex/bin/pip install --quiet --no-cache-dir --no-input "$@"

@@ -35,4 +35,5 @@ until scontrol ping 2>/dev/null | grep -q UP; do sleep 0.05; done
 # Only now does the database know the resource gres/gpu.
 until sh /lab/files/site/qos.sh >/dev/null 2>&1; do sleep 0.2; done
 touch /lab/shared/booted-login1
+# shellcheck source=SCRIPTDIR/../common/reap.sh
 . /lab/files/common/reap.sh

@@ -9,4 +9,5 @@ runuser -u munge -- munged
 sh /lab/shared/accounts-site.sh
 slurmd
 touch "/lab/shared/booted-$LAB_HOST"
+# shellcheck source=SCRIPTDIR/../common/reap.sh
 . /lab/files/common/reap.sh
