@@ -379,6 +379,14 @@ end_when_drained() {
     [ "$EMPTY" -ne 3 ] || kill -TERM "$MASTER" 2>/dev/null
 }
 
+# True while a job runs in a slot: its starter has a directory for it.
+busy() {
+    for place in "$DIR"/execute/dir_*; do
+        [ -d "$place" ] && return 0
+    done
+    return 1
+}
+
 # Kill what still runs in this job; what it wrote is cleaned up by finish.
 stop_fast() {
     FAST_AT=$(now)
@@ -404,6 +412,15 @@ watch() {
         esac
         if [ "$DRAINING" = 0 ] && [ "$left" -le "$P_NOTICE_S" ]; then drain "walltime"; fi
         [ "$DRAINING" = 1 ] && end_when_drained
+        # Drained: no job for three looks in a row (one may just be arriving). The startd would notice much later.
+        if [ "$DRAINING" = 1 ]; then
+            FREE=$((FREE + 1))
+            busy && FREE=0
+            if [ "$FREE" -ge 3 ] && [ "$EVICTING" = 0 ]; then
+                EVICTING=1
+                kill -TERM "$MASTER" 2>/dev/null
+            fi
+        fi
         if [ "$EVICTING" = 0 ] && [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_EVICT_S" ]; then
             EVICTING=1
             report DRAIN ok "walltime in $left s: jobs have $P_VACATE_S s to end"

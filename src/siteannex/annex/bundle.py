@@ -173,6 +173,7 @@ def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, opti
         "identity_domain": pool.identity.partition("@")[2],
         "gpus": plan.shape.gpus,
         "idle_s": max(1, plan.idle_s),
+        "update_s": 5 if pool.join is Join.DIRECT else max(5, min(60, plan.idle_s // 4)),
         "vacate_s": endgame(plan.walltime_s).vacate_s,
     }
 
