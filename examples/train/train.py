@@ -36,7 +36,7 @@ START = len(RESIDUES)
 """Token that stands before the first residue."""
 CONTEXT = 8
 EMBEDDING = 16
-HIDDEN = 128
+HIDDEN = 64
 BATCH = 256
 RATE = 1e-3
 
@@ -124,10 +124,9 @@ def loss_and_gradients(parameters: Parameters, contexts: Array, targets: Array) 
     by_scores /= size
     by_hidden = (by_scores @ parameters["out_weight"].T) * (1.0 - hidden**2)
     by_looked_up = (by_hidden @ parameters["hidden_weight"].T).reshape(-1, EMBEDDING)
-    by_embedding = np.zeros_like(parameters["embedding"])
-    np.add.at(by_embedding, contexts.reshape(-1), by_looked_up)
+    one_hot = np.eye(len(parameters["embedding"]))[contexts.reshape(-1)]
     return float(loss), {
-        "embedding": by_embedding,
+        "embedding": one_hot.T @ by_looked_up,
         "hidden_weight": looked_up.T @ by_hidden,
         "hidden_bias": by_hidden.sum(axis=0),
         "out_weight": hidden.T @ by_scores,
