@@ -42,6 +42,7 @@ class FakePool:
     counts: dict[str, JobCounts] = field(default_factory=dict)
     answers: bool = True
     tokens: list[tuple[Join, int]] = field(default_factory=list)
+    on_token: Callable[[], None] = lambda: None
 
     def facts(self, join: Join) -> PoolFacts:
         self._ask()
@@ -57,6 +58,7 @@ class FakePool:
 
     def issue_token(self, join: Join, lifetime_s: int) -> Secret:
         self._ask()
+        self.on_token()
         self.tokens.append((join, lifetime_s))
         return Secret(f"token-{len(self.tokens)}")
 

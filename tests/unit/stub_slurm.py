@@ -45,12 +45,14 @@ exit 0
 """
 _SCANCEL = r"""
 printf '%s\n' "$*" >>"$STUB/scancel.log"
-for word; do
-  file=$STUB/jobs/$word
+[ -f "$STUB/stuck" ] && exit 0
+for word; do case $word in --name=*) wanted=${word#--name=} ;; esac; done
+for file in "$STUB"/jobs/*; do
   [ -f "$file" ] || continue
   IFS='|' read -r name state node start end reason exit <"$file"
+  case " $* " in *" ${file##*/} "*) ;; *) [ "$name" = "${wanted-}" ] || continue ;; esac
+  case $state in PENDING | RUNNING) ;; *) continue ;; esac
   case " $* " in *USR1*) [ -f "$STUB/drains" ] || continue; state=COMPLETED ;; *) state="CANCELLED by 1000" ;; esac
-  [ -f "$STUB/stuck" ] && continue
   printf '%s' "$name|$state|$node|$start|$end||0:0" >"$file"
 done
 """

@@ -81,8 +81,8 @@ class SlurmSite:
     def submit(self, annex_id: str, archive: bytes, pilots: int) -> tuple[str, ...]:
         """Unpack the bundle and submit its pilots, in one round trip; returns the new job ids.
 
-        Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses; then what was
-        accepted before the refusal is cancelled and the bundle is removed. AnnexError(submit-uncertain) when its
+        Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses; then every
+        pilot accepted before the refusal is cancelled and the bundle is removed. AnnexError(submit-uncertain) when its
         answer was lost: then nothing is removed, and only a look by name tells what was accepted.
         """
         annex_dir = self._annex_dir(annex_id)
@@ -104,7 +104,8 @@ class SlurmSite:
         if submitted.status != 0:
             refusal = slurm.refusal(submitted, self.site.name)
             if refusal.failure.code != "submit-uncertain":
-                self.release(annex_id, slurm.read_submitted(submitted.stdout))
+                remove = f"{slurm.cancel_all_script(annex_id)}\nrm -rf {annex_dir}"
+                self._must(remove, "what was accepted before sbatch refused could not be removed")
             raise refusal
         if not (job_ids := slurm.read_submitted(submitted.stdout)):
             raise fail("submit-uncertain", self.site.name, "sbatch gave no job id", evidence=[_seen(submitted)])

@@ -15,7 +15,7 @@ from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import AnnexError, Evidence, Secret, Stage
-from siteannex.failures import fail, failure
+from siteannex.failures import fail
 from siteannex.model import EpSoftware, Plan, PoolFacts, Request
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
@@ -188,16 +188,22 @@ def _submit(annex: Annex, access: SlurmSite, software: EpSoftware, facts: PoolFa
         join=facts.join,
         collector=facts.collector,
     )
-    job_ids = access.submit(plan.annex_id, archive, plan.pilots)
-    if not job_ids:
-        raise failure_uncertain(site.name)
+    job_ids = _accepted(annex, access, archive, tools)
     annex.record(Stage.SUBMIT, What.DONE, job_ids=list(job_ids), bytes_sent=len(archive))
     tools.view.line("submit", f"bundle {format_bytes(len(archive))}; job {', '.join(job_ids)}")
 
 
-def failure_uncertain(site: str) -> AnnexError:
-    """sbatch answered nothing we can read."""
-    return AnnexError(failure("submit-uncertain", site, "sbatch gave no job id"))
+def _accepted(annex: Annex, access: SlurmSite, archive: bytes, tools: Tools) -> tuple[str, ...]:
+    """Submit; when sbatch's answer was lost, look by name for what Slurm took."""
+    try:
+        return access.submit(annex.plan.annex_id, archive, annex.plan.pilots)
+    except AnnexError as problem:
+        if problem.failure.code != "submit-uncertain":
+            raise
+        adopt(annex, gather(annex, access, tools.pool))
+        if len(annex.state().job_ids) < annex.plan.pilots:
+            raise
+        return annex.state().job_ids
 
 
 def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret) -> bytes:

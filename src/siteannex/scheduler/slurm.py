@@ -271,6 +271,11 @@ def cancel_script(job_ids: tuple[str, ...]) -> str:
     return f"scancel {' '.join(map(shlex.quote, job_ids))}"
 
 
+def cancel_all_script(annex_id: str) -> str:
+    """End every pilot of an annex, also those whose ids we do not know."""
+    return f'scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
+
+
 # Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.
 HOPELESS_REASONS = {
     "PartitionTimeLimit": "the walltime is longer than the partition allows",

@@ -1,0 +1,161 @@
+"""`up` killed at every boundary, then run again: each pilot is submitted once, ever, and nothing is orphaned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from siteannex.annex.store import Annex
+from siteannex.errors import AnnexError
+from siteannex.failures import fail
+from tests.unit.samples import request
+from tests.unit.world import World
+
+ASKED = request(gpus=8)  # two pilots of four
+
+
+class Killed(BaseException):
+    """kill -9: nobody catches it, nothing is cleaned."""
+
+
+class Boundaries:
+    """Counts what `up` does to the world, and at one of these points ends it."""
+
+    def __init__(self, world: World, stop_at: int, problem: Callable[[], BaseException]) -> None:
+        self.count, self.stop_at, self.problem = 0, stop_at, problem
+        self.names: list[str] = []
+        world.transport.before = lambda script: self.step(f"before {script[:40]!r}")
+        world.transport.after = lambda script: self.step(f"after {script[:40]!r}")
+        world.on_login = lambda: self.step("login")
+        world.pool.on_token = lambda: self.step("token")
+        wake = world.clock.on_sleep
+
+        def wait() -> None:
+            self.step("wait")
+            wake()
+
+        world.clock.on_sleep = wait
+
+    def step(self, name: str) -> None:
+        self.names.append(name)
+        self.count += 1
+        if self.count == self.stop_at:
+            raise self.problem()
+
+
+LAST = 23
+
+
+@pytest.mark.parametrize("stop_at", range(1, LAST + 1))
+def test_up_killed_anywhere_and_run_again_has_each_pilot_once(tmp_path: Path, stop_at: int) -> None:
+    world = World(tmp_path)
+    Boundaries(world, stop_at, Killed)
+    try:
+        world.up(ASKED)
+    except Killed:
+        world.up(ASKED)
+    assert_one_annex_of_two_pilots(world)
+
+
+@pytest.mark.parametrize("stop_at", range(1, LAST + 1))
+def test_a_link_that_breaks_anywhere_and_up_again_has_each_pilot_once(tmp_path: Path, stop_at: int) -> None:
+    world = World(tmp_path)
+    Boundaries(world, stop_at, lambda: fail("link-broken", "lab", "the link broke"))
+    try:
+        world.up(ASKED)
+    except AnnexError as problem:
+        broken = problem.failure.code
+        assert broken == "link-broken"
+        world.up(ASKED)
+    assert_one_annex_of_two_pilots(world)
+
+
+@pytest.mark.parametrize("stop_at", range(1, LAST + 1))
+def test_up_killed_anywhere_and_then_down_leaves_nothing(tmp_path: Path, stop_at: int) -> None:
+    world = World(tmp_path)
+    Boundaries(world, stop_at, Killed)
+    try:
+        annex, _ = world.up(ASKED)
+    except Killed:
+        left = world.store.living("sweep1")
+        if left is None or not left.state().submit_begun:
+            assert world.slurm.submissions() == 0
+            return
+        annex = left
+    world.down(annex, now=True)
+    assert all(state.startswith("CANCELLED") for state in world.slurm.states().values())
+    assert not world.directory(annex).exists()
+    assert annex.state().ended
+
+
+def test_the_boundaries_above_are_all_there_are(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    counted = Boundaries(world, 0, Killed)
+    world.up(ASKED)
+    assert counted.count == LAST, counted.names
+
+
+def test_a_submission_cut_off_between_two_pilots_is_completed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.transport.after = lambda script: _kill_after(script, world)
+    with pytest.raises(Killed):
+        world.up(ASKED)
+    world.transport.after = lambda _: None
+    world.slurm.job("71", "sweep1-00000001", "PENDING")
+    (world.directory(_only(world)) / "submit.2" / "answer").unlink()
+    (world.directory(_only(world)) / "submit.2").rmdir()
+    (world.slurm.root / "jobs" / "72").unlink()
+    world.up(ASKED)
+    assert world.slurm.states() == {"71": "RUNNING", "73": "RUNNING"}
+
+
+def test_a_second_pilot_refused_later_takes_the_first_one_down_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.transport.after = lambda script: _kill_after(script, world)
+    with pytest.raises(Killed):
+        world.up(ASKED)
+    world.transport.after = lambda _: None
+    (world.directory(_only(world)) / "submit.2" / "answer").unlink()
+    (world.directory(_only(world)) / "submit.2").rmdir()
+    (world.slurm.root / "jobs" / "72").unlink()
+    world.slurm.set("refuse.73", "sbatch: error: Invalid qos specification")
+    with pytest.raises(AnnexError) as raised:
+        world.up(ASKED)
+    assert raised.value.failure.code == "qos-invalid"
+    assert world.slurm.states() == {"71": "CANCELLED by 1000"}
+
+
+def test_when_slurm_cannot_be_asked_what_was_submitted_nothing_is_submitted_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.transport.after = lambda script: _kill_after(script, world)
+    with pytest.raises(Killed):
+        world.up(ASKED)
+    world.transport.after = lambda _: None
+    world.slurm.set("squeue.down", "Unable to contact slurm controller")
+    with pytest.raises(AnnexError) as raised:
+        world.up(ASKED)
+    assert raised.value.failure.code == "submit-uncertain"
+    assert world.slurm.submissions() == 2
+    world.slurm.unset("squeue.down")
+    world.up(ASKED)
+    assert_one_annex_of_two_pilots(world)
+
+
+def _kill_after(script: str, world: World) -> None:
+    if "sbatch --parsable" in script:
+        raise Killed
+
+
+def _only(world: World) -> Annex:
+    [annex] = world.store.annexes()
+    return annex
+
+
+def assert_one_annex_of_two_pilots(world: World) -> None:
+    assert world.slurm.submissions() == 2
+    assert world.slurm.states() == {"71": "RUNNING", "72": "RUNNING"}
+    living = [annex for annex in world.store.annexes() if not annex.state().ended]
+    assert [annex.state().job_ids for annex in living] == [("71", "72")]
+    assert {slot.batch_job_id for slot in world.pool.ads} == {"71", "72"}
