@@ -47,6 +47,13 @@ def site_directories() -> tuple[Path, ...]:
     return (config_dir() / "sites", Path("/etc/siteannex/sites"), data_dir("sites"))
 
 
+def _site_settings(entry: Mapping[str, object]) -> SiteSettings:
+    for key, value in entry.items():
+        if not isinstance(value, str | None):
+            raise ValueError(f"{key}: {value!r} is not text; write it in quotes")
+    return SiteSettings(**entry)  # type: ignore[arg-type]  # a key we do not know is a TypeError, told as such
+
+
 def read_settings(path: Path | None = None) -> Settings:
     """Read the settings. AnnexError(site-invalid) says what is wrong in the file."""
     file = path or config_dir() / "config.yaml"
@@ -57,7 +64,7 @@ def read_settings(path: Path | None = None) -> Settings:
 
     try:
         data = YAML(typ="safe").load(file.read_text(encoding="utf-8")) or {}
-        sites = {str(name): SiteSettings(**entry) for name, entry in (data.pop("sites", None) or {}).items()}
+        sites = {str(name): _site_settings(entry) for name, entry in (data.pop("sites", None) or {}).items()}
         if data:
             raise ValueError(f"unknown key {next(iter(data))!r}; known: sites")
     except (OSError, YAMLError, TypeError, ValueError, AttributeError) as problem:
