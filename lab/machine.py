@@ -140,7 +140,8 @@ def pip_settings() -> tuple[dict[str, str], tuple[str, ...]]:
     settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name in passed}
     for name, value in _pip_config():
         settings.setdefault("PIP_" + name.upper().replace("-", "_"), value)
-    return settings, _existing_paths(settings.values())
+    # pip in the image trusts the image's store, which lacks what this machine's administrator added.
+    return settings, _existing_paths([*settings.values(), "/etc/ssl/certs/ca-certificates.crt"])
 
 
 def _pip_config() -> list[tuple[str, str]]:

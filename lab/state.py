@@ -63,7 +63,8 @@ def clear(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _start_time(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
+    """When a living process started, in the kernel's ticks; None for one that is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -74,13 +75,13 @@ def _start_time(pid: int) -> str | None:
 
 def write_outer(folder: Path, pid: int) -> None:
     """The pid of the outer ``unshare``, with its start time so that a reused pid is not taken for it."""
-    _write(folder / "outer.json", {"pid": pid, "start": _start_time(pid)})
+    _write(folder / "outer.json", {"pid": pid, "start": start_time(pid)})
 
 
 def outer_pid(folder: Path) -> int | None:
     """The living outer ``unshare`` as seen from outside, or None."""
     outer = _read(folder / "outer.json")
-    if outer and outer["start"] is not None and _start_time(outer["pid"]) == outer["start"]:
+    if outer and outer["start"] is not None and start_time(outer["pid"]) == outer["start"]:
         return int(outer["pid"])
     return None
 
