@@ -66,6 +66,13 @@ seen() {
     [ -r "$1" ] && tail -n "${2:-5}" "$1" | cut -c 1-400
 }
 
+# What an HTCondor log says went wrong, or its last lines when it names no error.
+complaints() {
+    [ -s "$1" ] || return 0
+    words=$(grep -E 'ERROR|FAILED|[Ff]atal|exited with status|died due to|SECMAN|AUTHENTICATE' "$1" | tail -n 4 | cut -c 1-400)
+    printf '%s: %s' "${1##*/}" "${words:-$(seen "$1" 4)}"
+}
+
 # An ad in place of the slot that did not come to be: the access point learns why without asking the site.
 advertise_failure() {
     text=$(printf '%s\n' "$3" | one_line)
@@ -95,9 +102,9 @@ AD
 
 now() { date +%s; }
 
-# Sleep that a signal ends.
+# Sleep that a signal ends. Parts of a second where this system's sleep knows them.
 pause() {
-    sleep "$1" &
+    { sleep "$1" 2>/dev/null || sleep 1; } &
     wait "$!"
 }
 
@@ -283,18 +290,33 @@ probe_tcp() {
 }
 
 probe_token() {
-    levels="READ ADVERTISE_STARTD ADVERTISE_MASTER"
     for wait_s in 0 3; do
         pause "$wait_s"
         heed
-        # shellcheck disable=SC2086  # several words on purpose
-        said=$(timeout 25 "$EP/bin/condor_ping" -pool "$P_COLLECTOR" -type collector -verbose $levels 2>&1) && break
-        said=$(printf '%s\n' "$said" | grep -i -E 'fail|denied|error|expired|authori' | head -n 12)
-        [ "$wait_s" = 3 ] && fail token-rejected "$P_COLLECTOR: ${said:-no answer within 25 s}"
+        if said=$(ping_ap collector READ ADVERTISE_STARTD ADVERTISE_MASTER); then break; fi
+        [ "$wait_s" = 3 ] && fail token-rejected "$P_COLLECTOR: $(refusal "$said")"
     done
     [ "$P_JOIN" = direct ] || return 0
-    said=$(timeout 25 "$EP/bin/condor_ping" -pool "$P_COLLECTOR" -name "$P_SCHEDD" -type schedd -verbose WRITE 2>&1) ||
-        fail token-rejected "schedd $P_SCHEDD, WRITE: $(printf '%s\n' "$said" | grep -i -E 'fail|denied|error' | head -n 8)"
+    said=$(ping_ap schedd -name "$P_SCHEDD" WRITE) || fail token-rejected "schedd $P_SCHEDD: $(refusal "$said")"
+}
+
+# ping_ap DAEMON ARGUMENTS...
+ping_ap() {
+    daemon=$1
+    shift
+    timeout 25 "$EP/bin/condor_ping" -pool "$P_COLLECTOR" -type "$daemon" -verbose "$@" 2>&1
+}
+
+# Why a token was not taken, from what condor_ping printed and from the token's own times.
+refusal() {
+    time=$(now)
+    if [ "$P_TOKEN_EXPIRES" -gt 0 ] && [ "$time" -ge "$P_TOKEN_EXPIRES" ]; then
+        printf 'the token expired %s s ago by this node'\''s clock; ' $((time - P_TOKEN_EXPIRES))
+    elif [ "$time" -lt $((P_TOKEN_ISSUED - 60)) ]; then
+        printf 'this node'\''s clock is %s s before the token was issued; ' $((P_TOKEN_ISSUED - time))
+    fi
+    words=$(printf '%s\n' "$1" | grep -E '(failed|denied|DENIED|rror|SECMAN|AUTHENTICATE)' | awk '!told[$0]++' | head -n 8)
+    printf '%s' "${words:-no answer within 25 s}"
 }
 
 # --- HTCondor ------------------------------------------------------------------------------------------------------
@@ -318,19 +340,19 @@ await_ep() {
     slot=""
     deadline=$((STARTED_AT + 120))
     while [ -z "$slot" ]; do
-        pause 1
+        pause 0.4
         heed
         if ! alive; then
             wait "$MASTER"
             status=$?
             MASTER=""
-            fail ep-master-exited "status $status; $(seen "$DIR/log/master.out" 3) $(seen "$DIR/log/MasterLog" 6)"
+            fail ep-master-exited "status $status; $(seen "$DIR/log/master.out" 3) $(complaints "$DIR/log/MasterLog")"
         fi
         crashes=$(grep -c 'STARTD.*\(exited with status\|died due to signal\)' "$DIR/log/MasterLog" 2>/dev/null)
-        [ "${crashes:-0}" -lt 2 ] || fail ep-startd-crashes "$(seen "$DIR/log/StartLog" 8)"
+        [ "${crashes:-0}" -lt 2 ] || fail ep-startd-crashes "$(complaints "$DIR/log/MasterLog"); $(complaints "$DIR/log/StartLog")"
         [ -s "$DIR/log/StartLog" ] && slot=$(seen_by_collector)
         if [ -z "$slot" ] && [ "$(now)" -gt "$deadline" ]; then
-            fail ep-not-seen "no ad in $P_COLLECTOR after 120 s; StartLog: $(seen "$DIR/log/StartLog" 5)"
+            fail ep-not-seen "no ad in $P_COLLECTOR after 120 s; $(complaints "$DIR/log/StartLog")"
         fi
     done
 }
@@ -369,7 +391,7 @@ jobs_run() {
     [ -e "$1" ]
 }
 
-# Drained and nothing runs, seen twice: HTCondor itself would look again only at its next update.
+# Drained and nothing runs, seen three times in a row (a job may just be arriving): HTCondor itself would look again only at its next update.
 end_when_drained() {
     if jobs_run; then
         EMPTY=0
@@ -377,14 +399,6 @@ end_when_drained() {
     fi
     EMPTY=$((EMPTY + 1))
     [ "$EMPTY" -ne 3 ] || kill -TERM "$MASTER" 2>/dev/null
-}
-
-# True while a job runs in a slot: its starter has a directory for it.
-busy() {
-    for place in "$DIR"/execute/dir_*; do
-        [ -d "$place" ] && return 0
-    done
-    return 1
 }
 
 # Kill what still runs in this job; what it wrote is cleaned up by finish.
@@ -395,7 +409,7 @@ stop_fast() {
 
 # From READY to the end of HTCondor, whatever ends it.
 watch() {
-    DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0 SIGNAL=${SIGNAL:-}
+    DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0
     while alive; do
         left=$((ENDS_AT - $(now)))
         got=$SIGNAL
@@ -412,15 +426,6 @@ watch() {
         esac
         if [ "$DRAINING" = 0 ] && [ "$left" -le "$P_NOTICE_S" ]; then drain "walltime"; fi
         [ "$DRAINING" = 1 ] && end_when_drained
-        # Drained: no job for three looks in a row (one may just be arriving). The startd would notice much later.
-        if [ "$DRAINING" = 1 ]; then
-            FREE=$((FREE + 1))
-            busy && FREE=0
-            if [ "$FREE" -ge 3 ] && [ "$EVICTING" = 0 ]; then
-                EVICTING=1
-                kill -TERM "$MASTER" 2>/dev/null
-            fi
-        fi
         if [ "$EVICTING" = 0 ] && [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_EVICT_S" ]; then
             EVICTING=1
             report DRAIN ok "walltime in $left s: jobs have $P_VACATE_S s to end"
@@ -428,7 +433,7 @@ watch() {
         fi
         if [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_FAST_S" ]; then stop_fast; fi
         if [ "$FAST_AT" != 0 ] && [ "$(now)" -gt $((FAST_AT + 10)) ]; then kill -KILL "$MASTER" 2>/dev/null; fi
-        if [ "$DRAINING$FAST_AT" = 00 ]; then pause 3; else pause 1; fi
+        if [ "$FAST_AT" != 0 ]; then pause 0.2; elif [ "$DRAINING" = 1 ]; then pause 1; else pause 3; fi
     done
 }
 
@@ -445,7 +450,7 @@ conclude() {
     elif [ "$status" -eq 0 ] || [ "$status" -eq 99 ]; then
         finish "HTCondor was asked to end" 0
     fi
-    fail ep-died "condor_master ended with status $status; $(seen "$DIR/log/MasterLog" 6)"
+    fail ep-died "condor_master ended with status $status; $(complaints "$DIR/log/MasterLog")"
 }
 
 # finish TEXT STATUS: stop, archive, remove, say so, exit.
@@ -454,8 +459,8 @@ finish() {
     if alive; then
         kill -QUIT "$MASTER" 2>/dev/null
         tries=0
-        while alive && [ "$tries" -lt 8 ]; do
-            pause 1
+        while alive && [ "$tries" -lt 40 ]; do
+            pause 0.2
             tries=$((tries + 1))
         done
         alive && kill -KILL "$MASTER" 2>/dev/null

@@ -7,6 +7,8 @@ it hands over to `pilot.sh`, which reads `params.sh`, `ep.conf` and `token`.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -98,7 +100,7 @@ def render_bundle(
     files = {
         "batch.sh": _render("batch.sh.j2", context),
         "ep.conf": _render("ep.conf.j2", context),
-        "params.sh": _assignments(_parameters(plan, site, pool, software)),
+        "params.sh": _assignments(_parameters(plan, site, pool, software, token_times(token))),
         "pilot.sh": (data_dir("tarball") / "pilot.sh").read_text(encoding="utf-8"),
     }
     return Bundle(files, token)
@@ -126,6 +128,23 @@ def shell_path(text: str) -> str:
         kept += [_escaped(text[end : variable.start()]), variable.group()]
         end = variable.end()
     return '"' + "".join([*kept, _escaped(text[end:])]) + '"'
+
+
+def token_times(token: Secret) -> dict[str, int]:
+    """`iat` and `exp` of an IDTOKEN (a JWT, RFC 7519), as far as it says them; {} for anything else.
+
+    A collector answers an expired token and a forged one alike, so the pilot has to know the times itself.
+    """
+    parts = token.reveal().strip().split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    if not isinstance(claims, dict):
+        return {}
+    return {name: int(claims[name]) for name in ("iat", "exp") if isinstance(claims.get(name), int | float)}
 
 
 def _escaped(text: str) -> str:
@@ -173,12 +192,13 @@ def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, opti
         "identity_domain": pool.identity.partition("@")[2],
         "gpus": plan.shape.gpus,
         "idle_s": max(1, plan.idle_s),
-        "update_s": 5 if pool.join is Join.DIRECT else max(5, min(60, plan.idle_s // 4)),
         "vacate_s": endgame(plan.walltime_s).vacate_s,
     }
 
 
-def _parameters(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware) -> dict[str, str | int | list[str]]:
+def _parameters(
+    plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, claims: Mapping[str, int]
+) -> dict[str, str | int | list[str]]:
     host, _, rest = pool.collector.rpartition(":")
     end = endgame(plan.walltime_s)
     return {
@@ -205,6 +225,8 @@ def _parameters(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware) -
         "P_EVICT_S": end.evict_s,
         "P_VACATE_S": end.vacate_s,
         "P_FAST_S": end.fast_s,
+        "P_TOKEN_ISSUED": claims.get("iat", 0),
+        "P_TOKEN_EXPIRES": claims.get("exp", 0),
         "P_SCRATCH": [shell_path(place) for place in site.directories.scratch],
     }
 
