@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import siteannex
 from siteannex.annex.judge import _ENDINGS
 from siteannex.errors import EVIDENCE_LIMIT_CHARS, AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import FAILURES, fail, failure
+from siteannex.resources import data_dir
 from siteannex.scheduler.slurm import _REFUSALS
 
 SOURCE = Path(siteannex.__file__).parent
@@ -83,6 +85,13 @@ def test_every_code_named_in_the_source_is_in_the_catalogue() -> None:
 def test_every_code_chosen_by_a_table_is_in_the_catalogue() -> None:
     assert {refusal.code for refusal in _REFUSALS} <= set(FAILURES)
     assert set(_ENDINGS.values()) <= set(FAILURES)
+
+
+def test_every_code_a_pilot_can_report_is_in_the_catalogue() -> None:
+    pilot = (data_dir("tarball") / "pilot.sh").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bfail ([a-z]+(?:-[a-z]+)+)\b", pilot))
+    assert len(named) > 8
+    assert not named - set(FAILURES)
 
 
 def _codes_named_in(path: Path) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 
 from siteannex.annex.slurm_site import SlurmSite
@@ -34,7 +35,7 @@ def _members(name: str, archive: bytes) -> list[tuple[str, bytes]]:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content is not None:
                     files.append((f"{member.name.rsplit('/', 1)[-1]} (pilot {job_id})", content.read()))
-    except (tarfile.TarError, OSError, EOFError) as problem:
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as problem:
         files.append((name, f"damaged log archive: {problem}".encode()))
     return files
 

@@ -64,11 +64,11 @@ class SlurmSite:
             raise fail(
                 "submit-refused", self.site.name, "Slurm is not on this login node's PATH", evidence=[_seen(answer)]
             )
-        if not answer.ok:
+        home, arch, *names = [*answer.stdout.splitlines(), "", ""]
+        if not (answer.ok and home.startswith("/") and arch):
             raise fail(
                 "ship-failed", self.site.name, "siteannex's directory cannot be made there", evidence=[_seen(answer)]
             )
-        home, arch, *names = answer.stdout.splitlines()
         present = frozenset(name.removesuffix(".tar.gz") for name in names if name.endswith(".tar.gz"))
         return Survey(home=home, arch=arch, ep_present=present)
 
@@ -135,6 +135,10 @@ class SlurmSite:
     def drain(self, job_ids: tuple[str, ...]) -> None:
         """Ask running pilots to end when their jobs are done."""
         self._must(slurm.drain_script(job_ids), "the drain signal could not be sent")
+
+    def stop(self, job_ids: tuple[str, ...]) -> None:
+        """Ask running pilots to evict their jobs and end at once."""
+        self._must(slurm.stop_script(job_ids), "the stop signal could not be sent")
 
     def cancel(self, job_ids: tuple[str, ...]) -> None:
         """End pilots now, pending or running."""

@@ -1,0 +1,192 @@
+"""Watching and telling: what is recorded once, what is shown, and a witness that cannot be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from siteannex.annex.events import What
+from siteannex.annex.slurm_site import SlurmSite
+from siteannex.annex.status import Row, as_data, detail_lines, table, take_status
+from siteannex.annex.store import Annex
+from siteannex.annex.watch import LABELS, Watcher, adopt, gather
+from siteannex.errors import Stage
+from siteannex.failures import fail, failure
+from siteannex.model import JobCounts, Witnesses
+from tests.unit.samples import NOW, job, plan, slot
+from tests.unit.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def submitted(world: World) -> Annex:
+    annex, _ = world.up(wait=False)
+    return annex
+
+
+def access(world: World) -> SlurmSite:
+    return SlurmSite(world.site, world.transport)
+
+
+def status(world: World, *, remote: bool = False) -> Row:
+    [row] = take_status(
+        world.store.annexes(), world.pool, world.clock.now(), lambda _: access(world) if remote else None
+    )
+    return row
+
+
+def cells(row: Row) -> dict[str, str]:
+    header, [line] = table([row], NOW)
+    return dict(zip(header, line, strict=True))
+
+
+def test_every_stage_has_a_label() -> None:
+    assert set(LABELS) == set(Stage)
+    assert len(set(LABELS.values())) == len(Stage)
+
+
+def test_a_watch_records_each_stage_once_and_ends_when_ready(world: World) -> None:
+    annex = submitted(world)
+    before = len(annex.events())
+    watcher = Watcher(annex, access(world), world.pool, world.clock, world.view)
+    world.clock.on_sleep = lambda: world.wake() if len(world.clock.slept) > 5 else None
+    verdict = watcher.until(lambda seen: seen.settled)
+    assert verdict.stage is Stage.READY
+    assert [event.stage for event in annex.events()[before:]] == [Stage.BATCH_JOB, Stage.READY]
+    assert ("queue", "PENDING, Resources [0 s]") in world.view.lives
+
+
+def test_a_long_queue_is_looked_at_patiently_and_bounded_by_the_deadline(world: World) -> None:
+    watcher = Watcher(submitted(world), access(world), world.pool, world.clock, world.view)
+    world.clock.on_sleep = lambda: None
+    verdict = watcher.until(lambda seen: seen.settled, deadline_s=300)
+    assert verdict.stage is Stage.BATCH_JOB
+    assert world.clock.slept[:2] == [0.4, 0.6]
+    assert world.clock.slept[-1] == 30.0
+    assert len(world.clock.slept) < 20
+
+
+def test_a_pilots_steps_are_told_once_each(world: World) -> None:
+    annex = submitted(world)
+    line = {"at": NOW.isoformat(), "job": "71", "stage": "EP_START", "code": "ok", "text": "HTCondor up", "node": "c1"}
+    (world.directory(annex) / "progress" / "71.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    watcher = Watcher(annex, access(world), world.pool, world.clock, world.view)
+    watcher.look()
+    watcher.look()
+    assert [text for label, text in world.view.lines if label == "ep"] == ["HTCondor up [c1 job 71]"]
+
+
+def test_a_collector_that_does_not_answer_is_not_asked_rather_than_empty(world: World) -> None:
+    annex = submitted(world)
+    world.pool.answers = False
+    assert gather(annex, None, world.pool) == Witnesses()
+    assert gather(annex, access(world), world.pool).slots is None
+
+
+def test_jobs_found_by_name_are_recorded_once(world: World) -> None:
+    annex = world.store.create(plan())
+    seen = Witnesses(batch=(job("71"), job("72")), slots=(slot("71"), slot("73"), slot("")))
+    adopt(annex, seen)
+    adopt(annex, seen)
+    assert annex.state().job_ids == ("71", "72", "73")
+    assert len(annex.events()) == 2
+
+
+def test_status_without_a_connection_shows_what_the_collector_knows(world: World) -> None:
+    submitted(world)
+    assert cells(status(world))["STAGE"] == "BATCH_JOB"
+    world.wake()
+    world.pool.counts["sweep1"] = JobCounts(waiting=2, running=1, held=1)
+    shown = cells(status(world))
+    assert (shown["ANNEX"], shown["SITE"], shown["STAGE"], shown["PILOTS"]) == ("sweep1", "lab", "READY", "1 running")
+    assert shown["GPUS busy/all"] == "0/4 NVIDIA A100-SXM4-40GB"
+    assert shown["JOBS run/wait"] == "1/2 (1 held)"
+
+
+def test_status_with_a_connection_shows_the_queue(world: World) -> None:
+    submitted(world)
+    row = status(world, remote=True)
+    assert cells(row)["STAGE"] == "QUEUE"
+    assert cells(row)["PILOTS"] == "1 pending"
+    assert "Resources" in cells(row)["NEXT"]
+    assert any("pilot 71" in line and "PENDING (Resources)" in line for line in detail_lines(row, NOW))
+
+
+def test_busy_gpus_are_counted_from_the_dynamic_slots(world: World) -> None:
+    annex = submitted(world)
+    world.wake()
+    busy = slot(annex_id=annex.plan.annex_id, slot_type="Dynamic", gpus=1, job="12.0", state="Claimed")
+    world.pool.ads.append(busy)
+    row = status(world)
+    assert cells(row)["GPUS busy/all"].startswith("1/4")
+    assert any("job 12.0" in line for line in detail_lines(row, NOW))
+
+
+def test_a_failed_annex_is_shown_failed_with_its_code_and_hint(world: World) -> None:
+    annex = world.store.create(plan())
+    told = failure("qos-invalid", "lab", "sbatch refused the pilot")
+    annex.record_failure(told, ended=True)
+    row = status(world)
+    assert row.verdict.failure == told
+    assert cells(row)["STAGE"] == "FAILED"
+    assert cells(row)["NEXT"].startswith("qos-invalid: ")
+
+
+def test_an_ended_annex_is_released_and_its_site_is_not_asked(world: World) -> None:
+    annex = world.store.create(plan())
+    annex.record(Stage.RELEASED, What.DONE, text="taken down")
+    row = status(world, remote=True)
+    assert (row.verdict.stage, row.verdict.text) == (Stage.RELEASED, "taken down")
+
+
+def test_a_site_that_cannot_be_asked_is_told_and_the_rest_still_shown(world: World) -> None:
+    submitted(world)
+    world.wake()
+
+    def broken(_: str) -> None:
+        raise fail("link-broken", "lab", "the link broke")
+
+    world.transport.before = broken
+    row = status(world, remote=True)
+    assert row.verdict.stage is Stage.READY
+    assert row.trouble == "lab was not asked: the link broke"
+
+
+def test_a_collector_that_cannot_be_asked_is_told(world: World) -> None:
+    submitted(world)
+    world.pool.answers = False
+    assert "does not answer" in status(world).trouble
+
+
+def test_the_end_is_slurms_when_asked_else_counted_from_ready(world: World) -> None:
+    annex = submitted(world)
+    annex.record(Stage.READY, What.SEEN)
+    assert status(world).ends_at == NOW + timedelta(seconds=3600)
+
+
+def test_everything_shown_is_json_too(world: World) -> None:
+    submitted(world)
+    world.wake()
+    data = json.loads(json.dumps(as_data(status(world, remote=True))))
+    assert (data["annex"], data["stage"], data["failure"]) == ("sweep1", "READY", None)
+    [pilot] = data["pilots"]
+    assert (pilot["job_id"], pilot["state"], pilot["node"]) == ("71", "RUNNING", "c1")
+    assert pilot["slots"][0]["total_gpus"] == 4
+
+
+def test_no_annexes_are_no_rows(world: World) -> None:
+    assert take_status([], world.pool, NOW, lambda _: None) == []
+
+
+def test_a_row_whose_pilots_all_wait_is_pending_and_a_mixed_one_is_not(world: World) -> None:
+    submitted(world)
+    row = status(world, remote=True)
+    assert row.pending
+    assert not replace(row, verdict=replace(row.verdict, pilots=())).pending
