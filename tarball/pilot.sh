@@ -52,7 +52,7 @@ stage_of() {
 fail() {
     stage=$(stage_of "$1")
     report "$stage" "$1" "$2"
-    [ "$AP_REACHED" = 1 ] && advertise_failure "$stage" "$1" "$2"
+    FAILED_AS="$stage $1 $2"
     case $stage in
     EP_START) finish "failed: $1" 20 ;;
     AP_CONNECT) finish "failed: $1" 30 ;;
@@ -73,9 +73,9 @@ complaints() {
     printf '%s: %s' "${1##*/}" "${words:-$(seen "$1" 4)}"
 }
 
-# An ad in place of the slot that did not come to be: the access point learns why without asking the site.
+# advertise_failure STAGE CODE TEXT: an ad in place of the slot that did not come to be, so that the access point
+# learns why without asking the site.
 advertise_failure() {
-    text=$(printf '%s\n' "$3" | one_line)
     cat >"$DIR/failed.ad" <<AD
 MyType = "Machine"
 TargetType = ""
@@ -93,9 +93,26 @@ SiteannexSite = "$P_SITE"
 EPSlurmJobId = "$JOB"
 SiteannexStage = "$1"
 SiteannexCode = "$2"
-SiteannexText = "$text"
+SiteannexText = "$(printf '%s\n' "$3" | one_line)"
 AD
-    timeout 15 "$EP/sbin/condor_advertise" -pool "$P_COLLECTOR" UPDATE_STARTD_AD "$DIR/failed.ad" >/dev/null 2>&1
+    tell_collector UPDATE_STARTD_AD "$DIR/failed.ad"
+}
+
+# Daemons that were killed leave their ads standing; an EP that has ended must not look alive. (A startd has an ad of
+# its own, StartD, beside those of its slots, since HTCondor 23.)
+withdraw_ads() {
+    for kind in STARTD:Machine STARTD:StartD MASTER:DaemonMaster; do
+        cat >"$DIR/withdraw.ad" <<AD
+MyType = "Query"
+TargetType = "${kind#*:}"
+Requirements = SiteannexRequestId == "$P_ANNEX_ID" && EPSlurmJobId == "$JOB"
+AD
+        tell_collector "INVALIDATE_${kind%:*}_ADS" "$DIR/withdraw.ad"
+    done
+}
+
+tell_collector() {
+    timeout 10 "$EP/sbin/condor_advertise" -pool "$P_COLLECTOR" "$1" "$2" >/dev/null 2>&1
 }
 
 # --- time and signals ----------------------------------------------------------------------------------------------
@@ -324,7 +341,20 @@ refusal() {
 start_master() {
     "$EP/sbin/condor_master" -f >"$DIR/log/master.out" 2>&1 &
     MASTER=$!
+    EP_ADVERTISED=1
     STARTED_AT=$(now)
+    guard &
+    GUARD=$!
+}
+
+# Where Slurm does not track processes by cgroup, HTCondor would outlive a pilot that was killed (kill -9, out of
+# memory). This child does then what the pilot would have done.
+guard() {
+    trap '' USR1 TERM INT HUP
+    while kill -0 "$$" 2>/dev/null; do sleep 2; done
+    [ -r "$ANNEX_DIR/progress/$JOB.jsonl" ] && RECORD="$(cat "$ANNEX_DIR/progress/$JOB.jsonl")
+"
+    fail ep-died "the pilot's own process was killed"
 }
 
 alive() { [ -n "$MASTER" ] && kill -0 "$MASTER" 2>/dev/null; }
@@ -391,7 +421,8 @@ jobs_run() {
     [ -e "$1" ]
 }
 
-# Drained and nothing runs, seen three times in a row (a job may just be arriving): HTCondor itself would look again only at its next update.
+# Drained and nothing runs, seen three times in a row (a job may just be arriving): HTCondor itself would look again
+# only at its next update.
 end_when_drained() {
     if jobs_run; then
         EMPTY=0
@@ -456,6 +487,8 @@ conclude() {
 # finish TEXT STATUS: stop, archive, remove, say so, exit.
 finish() {
     trap '' USR1 TERM INT HUP
+    # In the pilot: the guard is no longer needed. In the guard itself GUARD is not set.
+    [ -z "$GUARD" ] || kill -KILL "$GUARD" 2>/dev/null
     if alive; then
         kill -QUIT "$MASTER" 2>/dev/null
         tries=0
@@ -467,6 +500,11 @@ finish() {
     fi
     if [ -n "$DIR" ]; then
         sweep_processes
+        [ "$EP_ADVERTISED" = 0 ] || withdraw_ads
+        if [ "$AP_REACHED" = 1 ] && [ -n "$FAILED_AS" ]; then
+            rest=${FAILED_AS#* }
+            advertise_failure "${FAILED_AS%% *}" "${rest%% *}" "${rest#* }"
+        fi
         archive_logs
         cd /
         rm -rf "$DIR" 2>/dev/null || { sleep 1 && sweep_processes && rm -rf "$DIR"; }
@@ -527,7 +565,7 @@ main() {
     JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-0}}
     JOB=${JOB:-$SLURM_JOB_ID}
     NODE=$(timeout 5 hostname -f 2>/dev/null) || NODE=${SLURMD_NODENAME:-$(hostname)}
-    RECORD="" DIR="" EP="" MASTER="" SIGNAL="" REASON="" AP_REACHED=0
+    RECORD="" DIR="" EP="" MASTER="" GUARD="" SIGNAL="" REASON="" AP_REACHED=0 EP_ADVERTISED=0 FAILED_AS=""
     trap 'SIGNAL=drain' USR1
     trap 'SIGNAL=stop' TERM INT
     if [ ! -r "$ANNEX_DIR/params.sh" ]; then
