@@ -45,6 +45,8 @@ class Lab:
             raise LabError(f"{lab.folder} belongs to someone else; set SITEANNEX_LAB_STATE")
         with _locked(lab.folder):
             if lab.running():
+                # An `up` that was killed may have left it on its way.
+                lab._wait_until_ready()
                 say(f"the lab already runs in {lab.folder}")
                 return cls.attach(lab.folder)
             machine.require_tools(build=False)
@@ -84,29 +86,31 @@ class Lab:
                 start_new_session=True,
             )
         state.write_outer(self.folder, process.pid)
+        # It outlives us on purpose; without this, Python would warn that nobody waited for it.
+        process.returncode = 0
         try:
-            self._wait(process)
+            self._wait_until_ready()
         except BaseException:
             self._end()
             raise
 
-    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+    def _wait_until_ready(self) -> None:
         until = time.monotonic() + UP_SECONDS
         while not state.read_inside(self.folder).get("ready"):
-            if process.poll() is not None:
+            if not self.running():
                 said = state.read_failure(self.folder) or ""
                 log = (self.folder / "supervisor.log").read_text(errors="replace")[-3000:]
-                raise LabError(f"the lab did not come up ({process.returncode}):\n{said}\n{log}".rstrip())
+                raise LabError(f"the lab did not come up:\n{said}\n{log}".rstrip())
             if time.monotonic() > until:
                 raise LabError(f"the lab did not come up within {UP_SECONDS:.0f} s; see {self.folder}/supervisor.log")
             time.sleep(0.05)
-        # It outlives us on purpose.
-        process.returncode = 0
 
     def down(self) -> bool:
         """End the lab and everything in it; False if none ran."""
         if not self.folder.is_dir():
             return False
+        if state.is_inside(self.folder):
+            raise LabError("this is the lab's own router; take the lab down from outside")
         with _locked(self.folder):
             ended = self._end()
             state.clear(self.folder)
@@ -129,8 +133,6 @@ class Lab:
             with suppress(ChildProcessError):
                 os.waitpid(outer, os.WNOHANG)
             time.sleep(0.02)
-        with suppress(OSError):
-            (self.folder / "ground").rmdir()
         return True
 
     def argv(

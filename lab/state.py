@@ -5,6 +5,7 @@ module translates them for whoever asks.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ def clear(folder: Path) -> None:
     """Forget a lab that has ended."""
     for name in ("config.json", "inside.json", "outer.json", "failed", "net", "codes.json", "supervisor.log"):
         (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        # Only ever a mount point; the mount went with the lab's namespace.
+        (folder / "ground").rmdir()
 
 
 def start_time(pid: int) -> str | None:
@@ -122,10 +126,16 @@ class Processes:
     hosts: dict[str, int]
 
 
+def is_inside(folder: Path) -> bool:
+    """Whether this process runs in the outer namespace of the lab in ``folder``."""
+    word = read_inside(folder)
+    return bool(word) and str(Path("/proc/self/ns/pid").readlink()) == word["pid_namespace"]
+
+
 def processes(folder: Path) -> Processes:
     """Find the running lab's processes; LabError when it does not run."""
     word = read_inside(folder)
-    if word and str(Path("/proc/self/ns/pid").readlink()) == word["pid_namespace"]:
+    if is_inside(folder):
         return Processes(True, 1, word["hosts"])
     outer = outer_pid(folder)
     if outer is None or not word:
