@@ -35,7 +35,9 @@ def ground(lab: Lab) -> Ground:
 def _clean(person: Person) -> None:
     person.types("down", "--all", "--now")
     person.types("logout", "--all")
-    person.shell("rm -rf ~/.local/state/siteannex ~/.config/siteannex ~/.ssh/known_hosts; condor_rm -all || true")
+    person.shell(
+        "cd ~/.local/state/siteannex 2>/dev/null && rm -rf annexes locks; rm -rf ~/.config/siteannex ~/.ssh/known_hosts; condor_rm -all || true"
+    )
 
 
 @pytest.fixture

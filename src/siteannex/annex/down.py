@@ -11,6 +11,8 @@ from siteannex.model import BatchJob, BatchState, Slot
 from siteannex.ports import Clock, Pool, View
 from siteannex.units import format_duration, seconds_between
 
+STOP_WAIT_S = 30.0
+"""How long a stopped pilot may take to evict its jobs and clean up before it is cancelled."""
 END_WAIT_S = 90.0
 """How long a cancelled pilot may take to end: Slurm's KillWait is 30 s by default, epilogs come on top."""
 POLL_S = 1.0
@@ -32,8 +34,8 @@ def down(annex: Annex, access: SlurmSite, pool: Pool, clock: Clock, view: View, 
         view.line("drain", f"job {', '.join(running)}: no new jobs; running jobs finish first (--now evicts them)")
         _wait_drained(annex, access, pool, clock, view)
     elif running:
-        access.cancel(running)
-        view.line("cancel", f"job {', '.join(running)}")
+        access.stop(running)
+        view.line("stop", f"job {', '.join(running)}: running jobs are evicted")
     _wait_ended(annex, access, clock, view)
     access.release(annex_id, ())
     _make_sure(annex, access)
@@ -75,18 +77,24 @@ def _jobs_text(busy: list[Slot]) -> str:
 
 
 def _wait_ended(annex: Annex, access: SlurmSite, clock: Clock, view: View) -> None:
-    started = clock.now()
+    """Wait for the pilots to end by themselves, then cancel them, then give up and say what is left."""
+    started, cancelled = clock.now(), False
     while living := _living(access.observe(annex.plan.annex_id, annex.created_at()), annex):
         waited_s = seconds_between(started, clock.now())
-        if waited_s > END_WAIT_S:
+        ids = tuple(job.job_id for job in living)
+        if waited_s > STOP_WAIT_S and not cancelled:
+            cancelled = True
+            access.cancel(ids)
+            view.line("cancel", f"job {', '.join(ids)}: not ended by itself after {format_duration(waited_s)}")
+        if waited_s > STOP_WAIT_S + END_WAIT_S:
             words = "\n".join(f"{job.job_id} {job.state_text} on {job.node}" for job in living)
             raise fail(
                 "release-incomplete",
                 annex.plan.request.site,
-                f"a pilot has not ended {format_duration(waited_s)} after it was cancelled",
+                f"a pilot has not ended {format_duration(waited_s)} after it was asked to",
                 evidence=[Evidence("squeue", words)],
             )
-        view.live("cancel", f"{len(living)} pilot(s) ending [{format_duration(waited_s)}]")
+        view.live("stop", f"{len(living)} pilot(s) ending [{format_duration(waited_s)}]")
         clock.sleep(POLL_S)
 
 

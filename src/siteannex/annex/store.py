@@ -96,14 +96,19 @@ class Store:
         return sorted((annex for annex in found if annex is not None), key=lambda annex: annex.created_at())
 
     def living(self, name: str) -> Annex | None:
-        """The annex of that name that has not ended, if there is one."""
+        """The annex of that name that has not ended. Letter case is ignored, as the AP ignores it in AnnexName."""
         return next(
-            (annex for annex in reversed(self.annexes()) if annex.name == name and not annex.state().ended), None
+            (
+                annex
+                for annex in reversed(self.annexes())
+                if annex.name.lower() == name.lower() and not annex.state().ended
+            ),
+            None,
         )
 
     def latest(self, name: str) -> Annex | None:
         """The newest annex of that name, ended or not."""
-        return next((annex for annex in reversed(self.annexes()) if annex.name == name), None)
+        return next((annex for annex in reversed(self.annexes()) if annex.name.lower() == name.lower()), None)
 
     def _open(self, path: Path) -> Annex | None:
         try:
@@ -118,7 +123,7 @@ class Store:
         locks = self.root / "locks"
         with _writing(locks, site):
             _make_private(self.root, locks)
-            handle = os.open(locks / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(locks / name.lower(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,6 +158,13 @@ def _make_private(*directories: Path) -> None:
     """Make each unless it is there, outermost first: mkdir gives its mode to the last part of a path only."""
     for directory in directories:
         directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+
+
+def _private_dir(path: Path, *, new: bool = False) -> None:
+    """Make a directory and whatever is missing above it, all 0700 (`parents=True` would follow the umask)."""
+    for ancestor in reversed(path.parents):
+        ancestor.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=not new)
 
 
 def _write_private(path: Path, text: str) -> None:

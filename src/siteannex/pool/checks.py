@@ -230,7 +230,7 @@ def _address(name: str, door: Door) -> Check:
     if all(number.is_private or number.is_link_local for number in numbers):
         return Check(
             name,
-            Verdict.PROBLEM,
+            Verdict.NOTE,
             f"EPs would be told {shown}: a private address, which only machines in your own network can reach",
             "for sites elsewhere set TCP_FORWARDING_HOST to the public address that forwards the port here "
             "(or NETWORK_INTERFACE to a public one); for sites in your own network nothing is to be done",

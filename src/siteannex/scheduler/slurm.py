@@ -266,6 +266,15 @@ def drain_script(job_ids: tuple[str, ...]) -> str:
     return f"scancel --batch --signal=USR1 {' '.join(map(shlex.quote, job_ids))}"
 
 
+def stop_script(job_ids: tuple[str, ...]) -> str:
+    """Ask running pilots to evict their jobs and end at once (the pilot traps TERM).
+
+    Only the batch shell is signalled: a plain scancel would also kill the EP's processes under it, and then the AP
+    would take the jobs to be still running until their lease is over.
+    """
+    return f"scancel --batch --signal=TERM {' '.join(map(shlex.quote, job_ids))}"
+
+
 def cancel_script(job_ids: tuple[str, ...]) -> str:
     """End pilots, pending or running; a job that already ended is no error."""
     return f"scancel {' '.join(map(shlex.quote, job_ids))}"

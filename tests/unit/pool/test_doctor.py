@@ -67,7 +67,6 @@ def with_address(address: str, *numbers: str) -> ApView:
             "NTP",
         ),
         (with_address("127.0.0.1:9618", "127.0.0.1"), "join pool: address", "loopback", "NETWORK_INTERFACE"),
-        (with_address("ap.lab:9618", "10.77.1.10"), "join pool: address", "private", "TCP_FORWARDING_HOST"),
         (with_address("ap.lab:9618"), "join pool: address", "does not resolve", "COLLECTOR_HOST"),
         (with_address(""), "join pool: address", "not known", "COLLECTOR_HOST"),
         (replace(SOUND, doors=(Door(Join.POOL, "no negotiator"),)), "joins", "no way", "HPC_ANNEX"),
@@ -110,6 +109,7 @@ def test_each_thing_that_keeps_annexes_from_working_is_a_problem_with_something_
 @pytest.mark.parametrize(
     ("view", "name", "text"),
     [
+        (with_address("ap.lab:9618", "10.77.1.10"), "join pool: address", "private"),
         (replace(SOUND, keyring=""), "keyring", "keeps a session"),
         (replace(SOUND, negotiators=0), "negotiator", "only attach directly"),
         (replace(SOUND, waiting_jobs=3), "jobs", "3 of your idle jobs"),
