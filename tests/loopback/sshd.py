@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
-from paramiko.server import InteractiveQuery
 from paramiko.common import (
     AUTH_FAILED,
     AUTH_PARTIALLY_SUCCESSFUL,
@@ -23,6 +22,7 @@ from paramiko.common import (
     cMSG_DISCONNECT,
     cMSG_USERAUTH_BANNER,
 )
+from paramiko.server import InteractiveQuery
 
 
 @dataclass(frozen=True)
@@ -285,6 +285,11 @@ class LoopbackSshd:
         finally:
             self._processes.discard(process)
 
+    @property
+    def busy(self) -> bool:
+        """True while a program of some client still runs."""
+        return bool(self._processes)
+
     def drop_connections(self) -> None:
         """Cut every client off, as a dying network would."""
         for transport in self._transports:
@@ -315,6 +320,7 @@ class LoopbackSshd:
             self._serve(stream)
 
     def _serve(self, stream: socket.socket) -> None:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport = paramiko.Transport(stream)
         transport.set_log_channel("siteannex.transport.ssh")
         for key in self.host_keys:

@@ -64,12 +64,22 @@ def _one(index: int, command: Command, boundary: str) -> str:
     )
     if not command.stdin:
         return f"{run} </dev/null\n{finish}"
-    delimiter = f"{boundary}-{index}-input"
-    if command.stdin.endswith("\n"):
-        return f"{run} <<'{delimiter}'\n{command.stdin}{delimiter}\n{finish}"
-    # A here-document always ends with a newline; head takes away the one that was not asked for.
-    length = len(command.stdin.encode("utf-8", "surrogateescape"))
-    return f"head -c {length} <<'{delimiter}' | {run}\n{command.stdin}\n{delimiter}\n{finish}"
+    # Not a here-document: those always end with a newline, need a writable /tmp in older bash, and dash 0.5.12 loses
+    # bytes when a line starts like the delimiter and goes on with a non-ASCII character.
+    return f"printf '%b' {_escaped(command.stdin)} 2>/dev/null | {run}\n{finish}"
+
+
+def _escaped(text: str) -> str:
+    """A word that `printf %b` turns into these bytes; plain ASCII but for newlines and tabs."""
+    data = text.encode("utf-8", "surrogateescape")
+    plain = b"".join(
+        b"\\\\" if byte == 0x5C else bytes([byte]) if _is_plain(byte) else b"\\0%03o" % byte for byte in data
+    )
+    return quote(plain.decode("ascii"))
+
+
+def _is_plain(byte: int) -> bool:
+    return 0x20 <= byte < 0x7F or byte in b"\n\t"
 
 
 def _check(command: Command) -> None:

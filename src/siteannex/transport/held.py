@@ -22,6 +22,7 @@ from siteannex.transport.places import Places
 from siteannex.transport.wire import PeerGone, Wire, check_length, dial, private_directory
 
 START_TIMEOUT_S = 10.0
+QUICK_S = 30.0
 _SLACK_S = 90.0
 """How much longer than the far side's own limit a client waits for the holder."""
 
@@ -32,6 +33,8 @@ class HolderClient:
     def __init__(self, wire: Wire, site: str) -> None:
         self._wire = wire
         self._site = site
+        self.heard = False
+        """True once the holder has said anything: until then a request can be sent again to a new holder."""
 
     def request(
         self,
@@ -50,6 +53,7 @@ class HolderClient:
             self._wire.send(message)
             while True:
                 reply = self._wire.receive(timeout_s)
+                self.heard = True
                 if isinstance(reply, m.Failed):
                     break
                 if not self._served(reply, prompter, progress):
@@ -182,7 +186,7 @@ def holder(places: Places, site: str) -> HolderClient:
     try:
         private_directory(places.runtime)
         private_directory(places.state)
-        start_holder(places)
+        client = _started(places, site)
     except (OSError, subprocess.SubprocessError) as problem:
         raise fail(
             "session-holder-lost",
@@ -191,17 +195,27 @@ def holder(places: Places, site: str) -> HolderClient:
             evidence=[Evidence.tail("starting the session holder", str(problem))],
             hint=f"Check {places.runtime} and {places.state}.",
         ) from problem
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if (client := existing_holder(places, site)) is not None:
-            return client
-        time.sleep(0.02)
+    if client is not None:
+        return client
     raise fail(
         "session-holder-lost",
         site,
         f"the session holder was started and did not listen within {START_TIMEOUT_S:.0f} s",
         hint=f"Read {places.holder_log}.",
     )
+
+
+def _started(places: Places, site: str) -> HolderClient | None:
+    """Start a holder until one listens: a first one may give way to an old one that is just ending."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        start_holder(places)
+        again = time.monotonic() + 2.0
+        while time.monotonic() < again:
+            if (client := existing_holder(places, site)) is not None:
+                return client
+            time.sleep(0.02)
+    return None
 
 
 def start_holder(places: Places, *, grace_s: float | None = None) -> None:
@@ -239,8 +253,32 @@ def log_in(
     agent = str(places.agent_socket) if places.agent_socket else None
     message = m.LoginRequest(site.model_dump_json(), user, stored_password, agent)
     try:
-        reply = client.request(message, timeout_s=None, prompter=prompter)
+        try:
+            reply = client.request(message, timeout_s=None, prompter=prompter)
+        except AnnexError as error:
+            if client.heard or error.failure.code != "session-holder-lost":
+                raise
+            client = holder(places, site.name)  # the first was just ending
+            reply = client.request(message, timeout_s=None, prompter=prompter)
     finally:
         client.close()
     assert isinstance(reply, m.LoggedIn)
     return HeldTransport(reply.session, places)
+
+
+def ask_holder(message: m.FromClient, places: Places, site: str = "") -> m.Message | None:
+    """One quick question to the holder, or None when there is none (or it ended while it was asked)."""
+    for _ in range(3):
+        client = existing_holder(places, site)
+        if client is None:
+            return None
+        try:
+            return client.request(message, timeout_s=QUICK_S)
+        except AnnexError as error:
+            if client.heard or isinstance(error.__cause__, TimeoutError):
+                raise
+            lost = error
+        finally:
+            client.close()
+        time.sleep(0.1)
+    raise lost

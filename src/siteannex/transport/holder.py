@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import socket
 import sys
@@ -75,6 +76,8 @@ class Holder:
         self._grace_s = grace_s
         self._vault = Vault(self._log)
         self._stopping = threading.Event()
+        self._last_request = threading.Event()
+        self._wake, self._waker = socket.socketpair()
         self._clients = 0
         self._count_lock = threading.Lock()
         self._login_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -108,7 +111,6 @@ class Holder:
         mine = path.stat().st_ino
         try:
             listener.listen(64)
-            listener.settimeout(_TICK_S)
             yield listener
         finally:
             listener.close()
@@ -119,10 +121,8 @@ class Holder:
     def _accept_loop(self, listener: socket.socket) -> None:
         busy = time.monotonic()
         while not self._stopping.is_set():
-            try:
-                stream, _ = listener.accept()
-            except TimeoutError:
-                stream = None
+            ready, _, _ = select.select([listener, self._wake], [], [], _TICK_S)
+            stream = listener.accept()[0] if listener in ready else None
             self._vault.sweep()
             if stream is not None:
                 self._admit(stream)
@@ -164,7 +164,11 @@ class Holder:
         except Exception as problem:  # a bug must cost one request, not the sessions
             self._log(f"unexpected {type(problem).__name__} in a request")
             reply = m.Failed(_lost(f"the session holder failed with {type(problem).__name__}"))
-        wire.send(reply)
+        try:
+            wire.send(reply)
+        finally:
+            if self._last_request.is_set():  # not before its answer is on the way
+                self.stop()
         if self._stopping.is_set():
             raise PeerGone("stopping")
 
@@ -225,14 +229,14 @@ class Holder:
         return m.LoggedIn(info)
 
     def _log_out(self, site: str | None) -> m.LoggedOut:
-        ended = self._vault.end(site)
         if site is None:
-            self._stopping.set()
-        return m.LoggedOut(ended)
+            self._last_request.set()
+        return m.LoggedOut(self._vault.end(site))
 
     def stop(self, *_: object) -> None:
-        """End all sessions and the process (SIGTERM)."""
+        """End all sessions and the process (SIGTERM, `logout --all`)."""
         self._stopping.set()
+        self._waker.send(b"!")
 
     def _log(self, line: str) -> None:
         path = self._places.holder_log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from siteannex.transport.shell import Shell
 from siteannex.transport.upload import Upload
 
 _MISSING = 44
+_REOPEN_S = 2.0
 
 
 class ChannelRefused(Exception):
@@ -69,7 +71,7 @@ class ShellTransport:
 
     def _open_shell(self, command_line: str) -> ByteChannel:
         try:
-            return self._counted(command_line)
+            return self._patiently(command_line)
         except ChannelRefused as refusal:
             raise self._no_channel(refusal) from refusal
 
@@ -78,10 +80,18 @@ class ShellTransport:
             return self._counted(command_line)
         except ChannelRefused:
             self._shell.release()  # a site may allow one channel at a time (MaxSessions 1): the shell's
-        try:
-            return self._counted(command_line)
-        except ChannelRefused as refusal:
-            raise self._no_channel(refusal) from refusal
+        return self._open_shell(command_line)
+
+    def _patiently(self, command_line: str) -> ByteChannel:
+        """A site counts a channel until its program has ended, a moment after we closed it."""
+        deadline = time.monotonic() + _REOPEN_S
+        while True:
+            try:
+                return self._counted(command_line)
+            except ChannelRefused:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def _counted(self, command_line: str) -> ByteChannel:
         channel = self._open(command_line)

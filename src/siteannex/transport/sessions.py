@@ -10,12 +10,11 @@ from siteannex.failures import fail
 from siteannex.ports import Prompter, Transport
 from siteannex.site.schema import Site
 from siteannex.transport import messages as m
-from siteannex.transport.held import HeldTransport, existing_holder, log_in
+from siteannex.transport.held import HeldTransport, ask_holder, log_in
 from siteannex.transport.places import Places
 from siteannex.transport.vault import matches
 
 SessionInfo = m.SessionInfo
-_QUICK_S = 30.0
 
 
 def open_transport(
@@ -60,15 +59,8 @@ def list_sessions(*, places: Places) -> list[SessionInfo]:
     """Every held session, by site."""
     from siteannex.transport.openssh import master_sessions
 
-    client = existing_holder(places)
-    held: tuple[SessionInfo, ...] = ()
-    if client is not None:
-        try:
-            reply = client.request(m.SessionsRequest(), timeout_s=_QUICK_S)
-        finally:
-            client.close()
-        assert isinstance(reply, m.SessionList)
-        held = reply.sessions
+    reply = ask_holder(m.SessionsRequest(), places)
+    held = reply.sessions if isinstance(reply, m.SessionList) else ()
     return sorted([*held, *master_sessions(places)], key=lambda session: session.site)
 
 
@@ -77,12 +69,7 @@ def close_session(site: str | None, *, places: Places) -> list[str]:
     from siteannex.transport.openssh import close_masters
 
     ended = close_masters(site, places)
-    client = existing_holder(places, site or "")
-    if client is not None:
-        try:
-            reply = client.request(m.LogoutRequest(site), timeout_s=_QUICK_S)
-        finally:
-            client.close()
-        assert isinstance(reply, m.LoggedOut)
+    reply = ask_holder(m.LogoutRequest(site), places, site or "")
+    if isinstance(reply, m.LoggedOut):
         ended += reply.sites
     return sorted(ended)

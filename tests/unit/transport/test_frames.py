@@ -71,10 +71,12 @@ def test_what_came_before_the_first_boundary_is_dropped_and_kept_as_evidence() -
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     argument=texts,
-    stdin=st.one_of(texts, st.sampled_from(["a\nEOF\n", "$HOME `id` \\", "'", "\n", "tail\n\n"])),
+    stdin=st.one_of(
+        texts, st.sampled_from(["a\nEOF\n", "$HOME `id` \\", "'", "\n", "tail\n\n", "\\0101\\n%s", "s\x80"])
+    ),
     status=st.integers(0, 255),
 )
 def test_a_real_shell_hands_text_through_unchanged(argument: str, stdin: str, status: int) -> None:
