@@ -52,7 +52,11 @@ for file in "$STUB"/jobs/*; do
   IFS='|' read -r name state node start end reason exit <"$file"
   case " $* " in *" ${file##*/} "*) ;; *) [ "$name" = "${wanted-}" ] || continue ;; esac
   case $state in PENDING | RUNNING) ;; *) continue ;; esac
-  case " $* " in *USR1*) [ -f "$STUB/drains" ] || continue; state=COMPLETED ;; *) state="CANCELLED by 1000" ;; esac
+  case " $* " in
+    *=USR1*) [ -f "$STUB/drains" ] || continue; state=COMPLETED ;;
+    *=TERM*) [ -f "$STUB/deaf" ] && continue; state=COMPLETED ;;
+    *) state="CANCELLED by 1000" ;;
+  esac
   printf '%s' "$name|$state|$node|$start|$end||0:0" >"$file"
 done
 """

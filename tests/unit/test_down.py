@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.annex.down import END_WAIT_S, forget
+from siteannex.annex.down import END_WAIT_S, STOP_WAIT_S, forget
 from siteannex.annex.events import What
 from siteannex.annex.store import Annex
 from siteannex.errors import AnnexError, Stage
@@ -73,6 +73,15 @@ def test_with_now_running_pilots_are_told_to_evict_and_end(world: World) -> None
     annex = brought_up(world)
     world.down(annex, now=True)
     assert world.slurm.cancels() == ["--batch --signal=TERM 71"]
+    assert_nothing_left(world, annex)
+
+
+def test_a_pilot_that_does_not_end_by_itself_is_cancelled_after_a_while(world: World) -> None:
+    annex = brought_up(world)
+    world.slurm.set("deaf")
+    world.down(annex, now=True)
+    assert world.slurm.cancels() == ["--batch --signal=TERM 71", "71"]
+    assert STOP_WAIT_S < sum(world.clock.slept) < END_WAIT_S
     assert_nothing_left(world, annex)
 
 

@@ -175,6 +175,21 @@ def test_a_bundle_that_does_not_unpack_submits_nothing(world: World) -> None:
     assert world.slurm.submissions() == 0
 
 
+def test_a_bundle_that_does_not_unpack_the_second_time_submits_nothing_either(world: World) -> None:
+    world.slurm.set("refuse.71", TIMED_OUT)
+    with pytest.raises(AnnexError):
+        world.up()
+    directory = world.directory(world.store.annexes()[0])
+    (directory / "submit.1").rmdir()
+    (directory / "pilot.sh").unlink()
+    (directory / "pilot.sh").mkdir()
+    (directory / "pilot.sh" / "in-the-way").touch()
+    with pytest.raises(AnnexError) as raised:
+        world.up()
+    assert code_of(raised) == "ship-failed"
+    assert world.slurm.states() == {}
+
+
 def test_a_pilot_that_fails_is_cancelled_told_and_ended(world: World) -> None:
     def fail_it() -> None:
         [(job_id, _)] = world.slurm.states().items()

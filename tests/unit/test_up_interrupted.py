@@ -85,7 +85,7 @@ def test_up_killed_anywhere_and_then_down_leaves_nothing(tmp_path: Path, stop_at
             return
         annex = left
     world.down(annex, now=True)
-    assert all(state.startswith("CANCELLED") for state in world.slurm.states().values())
+    assert not {"PENDING", "RUNNING"} & set(world.slurm.states().values())
     assert not world.directory(annex).exists()
     assert annex.state().ended
 
@@ -141,6 +141,17 @@ def test_when_slurm_cannot_be_asked_what_was_submitted_nothing_is_submitted_agai
     world.slurm.unset("squeue.down")
     world.up(ASKED)
     assert_one_annex_of_two_pilots(world)
+
+
+def test_a_lost_answer_of_which_only_one_pilot_is_found_is_uncertain(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.slurm.set("refuse.72", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+    with pytest.raises(AnnexError) as raised:
+        world.up(ASKED)
+    assert raised.value.failure.code == "submit-uncertain"
+    assert _only(world).state().job_ids == ("71",)
+    assert not _only(world).state().ended
+    assert world.slurm.states() == {"71": "PENDING"}
 
 
 def _kill_after(script: str, world: World) -> None:
