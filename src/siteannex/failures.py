@@ -24,9 +24,7 @@ class FailureKind:
 
 FAILURES: dict[str, FailureKind] = {
     # PLAN: the request, the site's facts, this AP
-    "site-unknown": FailureKind(
-        Stage.PLAN, "No site of that name is known.", "siteannex sites list shows the names."
-    ),
+    "site-unknown": FailureKind(Stage.PLAN, "No site of that name is known.", "siteannex sites list shows the names."),
     "site-invalid": FailureKind(
         Stage.PLAN,
         "A site's YAML file breaks the schema.",
@@ -42,9 +40,7 @@ FAILURES: dict[str, FailureKind] = {
         "An annex of that name lives and was asked for differently.",
         "Use another --name, or siteannex down it first.",
     ),
-    "annex-unknown": FailureKind(
-        Stage.PLAN, "No annex of that name is known.", "siteannex status shows the names."
-    ),
+    "annex-unknown": FailureKind(Stage.PLAN, "No annex of that name is known.", "siteannex status shows the names."),
     "annex-busy": FailureKind(
         Stage.PLAN,
         "Another siteannex command is at work on this annex.",
@@ -250,9 +246,7 @@ FAILURES: dict[str, FailureKind] = {
         "Run up again; Slurm will choose another node.",
         retryable=True,
     ),
-    "batch-job-out-of-memory": FailureKind(
-        Stage.BATCH_JOB, "The batch job ran out of memory.", "Ask for more --mem."
-    ),
+    "batch-job-out-of-memory": FailureKind(Stage.BATCH_JOB, "The batch job ran out of memory.", "Ask for more --mem."),
     "batch-job-preempted": FailureKind(
         Stage.BATCH_JOB,
         "The batch job was preempted.",

@@ -54,9 +54,7 @@ def parse_duration_s(text: str) -> int:
     cleaned = text.strip().lower().replace(" ", "")
     if _DURATION.fullmatch(cleaned) is None:
         hint = (
-            f"; did you mean {cleaned}h or {cleaned}m?"
-            if cleaned.isdigit()
-            else "; write for example 4h, 90m or 1h30m"
+            f"; did you mean {cleaned}h or {cleaned}m?" if cleaned.isdigit() else "; write for example 4h, 90m or 1h30m"
         )
         raise ValueError(f"{text!r} is not a duration{hint}")
     seconds = sum(int(number) * _DURATION_UNITS_S[unit] for number, unit in _DURATION_PART.findall(cleaned))
@@ -88,9 +86,7 @@ def format_when(moment: datetime, now: datetime) -> str:
     local, today = moment.astimezone(), now.astimezone()
     shown = f"{local:%H:%M}" if local.date() == today.date() else f"{local:%a %d %b %H:%M}"
     delta = (moment - now).total_seconds()
-    return (
-        f"{shown} (in {format_duration(delta)})" if delta >= 0 else f"{shown} ({format_duration(-delta)} ago)"
-    )
+    return f"{shown} (in {format_duration(delta)})" if delta >= 0 else f"{shown} ({format_duration(-delta)} ago)"
 
 
 def format_bytes(count: int) -> str:

@@ -20,7 +20,7 @@ POLL_PATIENT_S = 5.0
 
 
 def down(annex: Annex, access: SlurmSite, pool: Pool, clock: Clock, view: View, *, now: bool) -> None:
-    """Take an annex down. With `now` running jobs are evicted; without, they finish first (Ctrl-C leaves that going)."""
+    """Take an annex down. With `now` running jobs are evicted; without, they finish first (and Ctrl-C leaves them)."""
     annex.record(Stage.DRAIN, What.BEGIN, now=now)
     annex_id, since = annex.plan.annex_id, annex.created_at()
     living = _living(access.observe(annex_id, since), annex)
@@ -37,6 +37,8 @@ def down(annex: Annex, access: SlurmSite, pool: Pool, clock: Clock, view: View, 
         access.stop(running)
         view.line("stop", f"job {', '.join(running)}: running jobs are evicted")
     _wait_ended(annex, access, clock, view)
+    if cut_off := pool.requeue(annex.state().job_ids):
+        view.line("requeue", f"{cut_off} job{'s' if cut_off > 1 else ''} cut off in the first moments: idle again")
     access.release(annex_id, ())
     _make_sure(annex, access)
     annex.record(Stage.RELEASED, What.DONE, text="taken down")

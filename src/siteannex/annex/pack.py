@@ -36,6 +36,7 @@ from siteannex.errors import Evidence
 from siteannex.failures import fail
 from siteannex.model import EpSoftware
 from siteannex.ports import CommandResult
+from siteannex.private import private_dir
 
 __all__ = ["Runner", "check_versions", "pack_installed", "pack_release", "run_local"]
 
@@ -241,7 +242,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _stored(cache_dir: Path, name: str, data: bytes, version: str, arch: str, inputs: Mapping[str, Path]) -> EpSoftware:
-    cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_dir(cache_dir)
     sha256 = hashlib.sha256(data).hexdigest()
     path = cache_dir / f"{sha256}.tar.gz"
     _write(path, data)

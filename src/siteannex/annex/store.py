@@ -22,6 +22,7 @@ from siteannex.errors import Evidence, Stage, StageFailure
 from siteannex.failures import fail
 from siteannex.model import Join, PilotShape, Plan, Request
 from siteannex.ports import Clock
+from siteannex.private import private_dir, write_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Annex:
         """Keep rendered files beside the events, for people to read."""
         with _writing(self.path, self.plan.request.site):
             for name, text in files.items():
-                _write_private(self.path / name, text)
+                write_private(self.path / name, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,8 @@ class Store:
         """Record a plan; the annex exists from here on."""
         path = self.root / "annexes" / plan.annex_id
         with _writing(path, plan.request.site):
-            _make_private(self.root, path.parent)
-            path.mkdir(mode=0o700)
-            _write_private(path / "plan.json", json.dumps(asdict(plan), indent=1))
+            private_dir(path, new=True)
+            write_private(path / "plan.json", json.dumps(asdict(plan), indent=1))
         annex = Annex(path, plan, self.clock)
         annex.record(Stage.PLAN, What.DONE)
         return annex
@@ -122,7 +122,7 @@ class Store:
         """Hold an annex name for one command. AnnexError(annex-busy) when another command has it."""
         locks = self.root / "locks"
         with _writing(locks, site):
-            _make_private(self.root, locks)
+            private_dir(locks)
             handle = os.open(locks / name.lower(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -152,27 +152,6 @@ def _writing(path: Path, site: str) -> Iterator[None]:
             f"cannot write under {path}",
             evidence=[Evidence(str(path), f"{problem.strerror} (errno {problem.errno})")],
         ) from problem
-
-
-def _make_private(*directories: Path) -> None:
-    """Make each unless it is there, outermost first: mkdir gives its mode to the last part of a path only."""
-    for directory in directories:
-        directory.mkdir(parents=True, mode=0o700, exist_ok=True)
-
-
-def _private_dir(path: Path, *, new: bool = False) -> None:
-    """Make a directory and whatever is missing above it, all 0700 (`parents=True` would follow the umask)."""
-    for ancestor in reversed(path.parents):
-        ancestor.mkdir(mode=0o700, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=not new)
-
-
-def _write_private(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -73,11 +73,20 @@ def _query(condor: Any, *, pool: str, kind: str, constraint: str, keep: list[str
 
 
 def _jobs(condor: Any, *, schedd: dict[str, str], constraint: str, projection: list[str]) -> Answer:
+    return [_kept(_plain(ad), projection) for ad in _at(condor, schedd).query(constraint, projection)]
+
+
+def _requeue(condor: Any, *, schedd: dict[str, str], constraint: str) -> Answer:
+    """Vacate jobs at once; how many."""
+    return int(_at(condor, schedd).act(condor.JobAction.VacateFast, constraint)["TotalSuccess"])
+
+
+def _at(condor: Any, schedd: dict[str, str]) -> Any:
     import classad2
 
     place = classad2.ClassAd()
     place.update(schedd)
-    return [_kept(_plain(ad), projection) for ad in condor.Schedd(place).query(constraint, projection)]
+    return condor.Schedd(place)
 
 
 def _kept(ad: dict[str, Answer], keep: list[str]) -> dict[str, Answer]:
@@ -114,6 +123,7 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "ping": _ping,
     "query": _query,
     "jobs": _jobs,
+    "requeue": _requeue,
 }
 
 

@@ -52,9 +52,7 @@ _STATES: dict[str, BatchState] = {
 _SQUEUE_FORMAT = "%A|%j|%T|%N|%S|%e|%r"
 _SACCT_FORMAT = "JobIDRaw,JobName,State,NodeList,Start,End,ExitCode,Reason"
 _TAG_QUEUE, _TAG_ACCOUNTING = "@squeue", "@sacct"
-_SUBMITTED = re.compile(
-    r"@pilot ([0-9]+) (?:Submitted batch job )?([0-9]{1,18})(?:;[\w.-]+| on cluster [\w.-]+)?\s*"
-)
+_SUBMITTED = re.compile(r"@pilot ([0-9]+) (?:Submitted batch job )?([0-9]{1,18})(?:;[\w.-]+| on cluster [\w.-]+)?\s*")
 _JOB_ID = re.compile(r"[0-9]{1,18}")
 
 

@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from siteannex.private import private_dir
+
+from siteannex.private import private_dir
+
 # Signature algorithms a key type can be used with, best first.
 _ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
@@ -156,7 +160,7 @@ def read_known(files: Sequence[Path]) -> list[KnownKey]:
 
 def remember(path: Path, name: str, key_type: str, key_base64: str) -> None:
     """Append a key the person accepted. Creates the file 0600 in a directory 0700. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_dir(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "rb+", buffering=0) as stream:
         size = stream.seek(0, os.SEEK_END)

@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 from siteannex.failures import fail
+from siteannex.private import private_dir
 from siteannex.transport.messages import Message, decode, encode
 from siteannex.transport.places import SOCKET_PATH_LIMIT_BYTES
 
@@ -61,7 +62,7 @@ def peer_is_me(stream: socket.socket) -> bool:
 
 def private_directory(path: Path) -> None:
     """Make a directory that only we can enter, or check that it is one. Raises OSError."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_dir(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(f"{path} is not a directory of yours")
