@@ -1,0 +1,226 @@
+"""Logins and uploads at a real sshd with PAM: what it really says when something is wrong, and what we make of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from lab import Lab
+
+PROBE = "/opt/siteannex-src/tests/lab/login_probe.py"
+PYTHON = "/opt/siteannex/bin/python"
+RELOAD = "kill -HUP $(cat /run/sshd.pid); sleep 0.5"
+Probe = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def home(lab: Lab) -> Iterator[str]:
+    """A home of the test's own for bob on the AP, with his key."""
+    path = f"/tmp/probe-{os.getpid()}"
+    lab.exec(
+        "ap",
+        ["sh", "-c", f"mkdir -m 700 {path} && cp -r ~/.ssh {path}/ && rm -f {path}/.ssh/known_hosts"],
+        user="bob",
+        check=True,
+    )
+    yield path
+    lab.exec("ap", ["rm", "-rf", path], user="bob", check=True)
+
+
+@pytest.fixture
+def probe(lab: Lab, home: str) -> Probe:
+    """Log in as an account of the site and do some steps; the answers default to right ones."""
+
+    def run(account: str, *, code: str | None = None, password: str | None = None, **words: Any) -> dict[str, Any]:
+        answers = [
+            ("assword", password or lab.password(account)),
+            ("erification code", code or lab.code(account)),
+            ("option", words.pop("option", "1")),
+        ]
+        words = {"user": account, "answers": answers, "keys": "forbidden", **words}
+        environment = {"HOME": home, "PYTHONPATH": "/opt/siteannex-src/src"}
+        ended = lab.exec("ap", [PYTHON, PROBE, json.dumps(words)], user="bob", env=environment)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr == ""
+        result: dict[str, Any] = json.loads(ended.stdout)
+        assert lab.password(account) not in ended.stdout
+        return result
+
+    return run
+
+
+@pytest.fixture
+def at_site(lab: Lab) -> Callable[[str, str], AbstractContextManager[None]]:
+    """Change something on the login node as root for the length of a block: (do, undo)."""
+
+    @contextmanager
+    def change(do: str, undo: str) -> Iterator[None]:
+        lab.exec("login1", ["sh", "-c", do], check=True)
+        try:
+            yield
+        finally:
+            lab.exec("login1", ["sh", "-c", undo], check=True)
+
+    return change
+
+
+AtSite = Callable[[str, str], AbstractContextManager[None]]
+
+
+@pytest.mark.parametrize(
+    ("account", "asked"),
+    [
+        ("bob", ["Password: ", "Verification code: "]),
+        ("tess", ["Password: ", "Verification code: "]),
+        ("nora", ["Password: ", "Verification code: "]),
+        ("kim", ["Verification code: "]),
+        ("kay", []),
+    ],
+)
+@pytest.mark.parametrize("persist", [True, False], ids=["held", "in-process"])
+def test_every_kind_of_account(probe: Probe, account: str, asked: list[str], persist: bool) -> None:
+    result = probe(account, keys="allowed", persist=persist, do=["run", "put:2000000:.probe/file", "run:rm -r .probe"])
+    assert result["code"] == "ok", result
+    assert result["asked"] == ["key of login.lab", *asked]
+    assert "LAB CLUSTER" in result["told"][0]
+    assert result["did"][0] == [{"status": 0, "stdout": f"{account}\nlogin1\n", "stderr": ""}]
+    assert result["did"][1] == 2_000_000
+
+
+def test_a_menu_like_duos(probe: Probe) -> None:
+    result = probe("dana")
+    assert result["code"] == "ok", result
+    assert "1. Duo Push" in result["asked"][2]
+
+
+def test_a_wrong_password(probe: Probe) -> None:
+    result = probe("bob", password="wrong one")
+    assert result["code"] == "password-refused", result
+    assert result["asked"][1:] == ["Password: "]
+
+
+def test_a_wrong_code(probe: Probe) -> None:
+    result = probe("bob", code="000000")
+    assert result["code"] == "code-refused", result
+
+
+def test_a_code_used_twice(lab: Lab, probe: Probe) -> None:
+    code = lab.code("bob")
+    assert probe("bob", code=code)["code"] == "ok"
+    assert probe("bob", code=code)["code"] == "code-refused"
+
+
+def test_a_wrong_option(probe: Probe) -> None:
+    result = probe("dana", option="3")
+    assert result["code"] == "code-refused", result
+    assert "Passcode or option (1-3):" in result["evidence"]
+
+
+def test_no_key(lab: Lab, probe: Probe, home: str) -> None:
+    lab.exec("ap", ["sh", "-c", f"rm {home}/.ssh/id_*"], user="bob", check=True)
+    result = probe("kay", keys="allowed")
+    assert result["code"] == "key-refused", result
+    assert "none was found" in result["summary"]
+
+
+def test_a_key_the_site_does_not_know(lab: Lab, probe: Probe, home: str) -> None:
+    make = f"rm {home}/.ssh/id_*; ssh-keygen -q -t ed25519 -N '' -f {home}/.ssh/id_ed25519"
+    lab.exec("ap", ["sh", "-c", make], user="bob", check=True)
+    result = probe("kay", keys="allowed")
+    assert result["code"] == "key-refused", result
+    assert f"{home}/.ssh/id_ed25519" in result["summary"]
+
+
+def test_an_expired_account(probe: Probe, at_site: AtSite) -> None:
+    with at_site("chage -E 1 nora", "chage -E -1 nora"):
+        result = probe("nora")
+    assert result["code"] == "account-locked", result
+    assert "expired" in result["summary"]
+
+
+def test_an_expired_password(probe: Probe, at_site: AtSite) -> None:
+    with at_site("chage -d 0 nora", "chage -d $(date +%F) nora"):
+        result = probe("nora")
+    assert result["code"] == "account-locked", result
+    assert "must be changed" in result["summary"]
+
+
+def test_a_login_shell_that_is_none(probe: Probe, at_site: AtSite) -> None:
+    shell = "/usr/local/bin/closed"
+    text = "#!/bin/sh\\necho This account is currently not available.\\nexit 1\\n"
+    with at_site(
+        f"printf '{text}' >{shell} && chmod 755 {shell} && usermod -s {shell} nora",
+        f"usermod -s /bin/bash nora; rm {shell}",
+    ):
+        result = probe("nora")
+    assert result["code"] == "account-locked", result
+    assert "not available" in result["evidence"]
+
+
+def test_a_site_with_one_session_a_connection(probe: Probe, at_site: AtSite) -> None:
+    with at_site(
+        f"sed -i 's/^MaxSessions 10/MaxSessions 1/' /etc/ssh/sshd_config; {RELOAD}",
+        f"sed -i 's/^MaxSessions 1$/MaxSessions 10/' /etc/ssh/sshd_config; {RELOAD}",
+    ):
+        result = probe("bob", do=["run", "put:100000:.probe/file", "run:rm -r .probe"])
+    assert result["code"] == "ok", result
+    assert result["did"][1] == 100_000
+
+
+def test_a_changed_host_key(lab: Lab, probe: Probe, home: str) -> None:
+    fake = (
+        f"ssh-keygen -q -t ed25519 -N '' -f {home}/other && "
+        f"echo login.lab $(cut -d' ' -f1,2 {home}/other.pub) >{home}/.ssh/known_hosts"
+    )
+    lab.exec("ap", ["sh", "-c", fake], user="bob", check=True)
+    result = probe("bob")
+    assert result["code"] == "host-key-changed", result
+    assert f"{home}/.ssh/known_hosts:1" in result["evidence"]
+    assert result["asked"] == []
+
+
+def test_a_disk_that_fills_up_in_the_middle(lab: Lab, probe: Probe, at_site: AtSite) -> None:
+    with at_site(
+        "mkdir -p /home/bob/full && mount -t tmpfs -o size=1m,mode=777 tmpfs /home/bob/full",
+        "umount /home/bob/full && rmdir /home/bob/full",
+    ):
+        result = probe("bob", do=["put:5000000:full/file"])
+        left = lab.exec("login1", ["ls", "-A", "/home/bob/full"], check=True).stdout
+    assert result["code"] == "ship-failed", result
+    assert "No space left on device" in result["evidence"]
+    assert left == ""
+
+
+def test_a_home_that_is_read_only(probe: Probe, at_site: AtSite) -> None:
+    with at_site(
+        "mkdir -p /home/bob/fixed && mount -t tmpfs -o ro tmpfs /home/bob/fixed",
+        "umount /home/bob/fixed && rmdir /home/bob/fixed",
+    ):
+        result = probe("bob", do=["put:100:fixed/new/file"])
+    assert result["code"] == "ship-failed", result
+    assert "Read-only file system" in result["evidence"]
+
+
+def test_a_login_cut_off_while_the_person_types(probe: Probe, at_site: AtSite) -> None:
+    with at_site(
+        f"sed -i '1i LoginGraceTime 2' /etc/ssh/sshd_config; {RELOAD}",
+        f"sed -i '/^LoginGraceTime/d' /etc/ssh/sshd_config; {RELOAD}",
+    ):
+        result = probe("bob", slow_s=4)
+    assert result["code"] == "link-broken", result
+    assert "answered 'Password:'" in result["evidence"]
+    assert "LAB CLUSTER" in result["evidence"]
+
+
+def test_the_ssh_program_with_a_key(probe: Probe, lab: Lab) -> None:
+    known = lab.known_hosts()
+    lab.exec("ap", ["sh", "-c", "cat >>~/.ssh/known_hosts"], user="bob", input=known, check=True)
+    result = probe("kay", keys="allowed", transport="openssh", do=["run", "put:300000:.probe/file", "run:rm -r .probe"])
+    assert result["code"] == "ok", result
+    assert result["did"][0][0]["stdout"] == "kay\nlogin1\n"
+    assert result["did"][1] == 300_000
