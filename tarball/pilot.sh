@@ -15,6 +15,7 @@
 
 set -u
 umask 077
+SEEN_WITHIN_S=120
 LC_ALL=C
 export LC_ALL
 
@@ -339,7 +340,15 @@ refusal() {
 # --- HTCondor ------------------------------------------------------------------------------------------------------
 
 start_master() {
-    "$EP/sbin/condor_master" -f >"$DIR/log/master.out" 2>&1 &
+    # A shell starts background programs with SIGINT and SIGQUIT ignored, and jobs would inherit that.
+    set -- "$EP/sbin/condor_master" -f
+    if env --default-signal=INT true 2>/dev/null; then
+        set -- env --default-signal=INT,QUIT,PIPE "$@"
+    elif command -v perl >/dev/null 2>&1; then
+        # shellcheck disable=SC2016  # perl's variables
+        set -- perl -e '$SIG{INT} = $SIG{QUIT} = $SIG{PIPE} = "DEFAULT"; exec @ARGV' -- "$@"
+    fi
+    "$@" >"$DIR/log/master.out" 2>&1 &
     MASTER=$!
     EP_ADVERTISED=1
     STARTED_AT=$(now)
@@ -368,7 +377,7 @@ seen_by_collector() {
 
 await_ep() {
     slot=""
-    deadline=$((STARTED_AT + 120))
+    deadline=$((STARTED_AT + SEEN_WITHIN_S))
     while [ -z "$slot" ]; do
         pause 0.4
         heed
@@ -382,7 +391,7 @@ await_ep() {
         [ "${crashes:-0}" -lt 2 ] || fail ep-startd-crashes "$(complaints "$DIR/log/MasterLog"); $(complaints "$DIR/log/StartLog")"
         [ -s "$DIR/log/StartLog" ] && slot=$(seen_by_collector)
         if [ -z "$slot" ] && [ "$(now)" -gt "$deadline" ]; then
-            fail ep-not-seen "no ad in $P_COLLECTOR after 120 s; $(complaints "$DIR/log/StartLog")"
+            fail ep-not-seen "no ad in $P_COLLECTOR after $SEEN_WITHIN_S s; $(complaints "$DIR/log/StartLog")"
         fi
     done
 }
@@ -488,7 +497,7 @@ conclude() {
 finish() {
     trap '' USR1 TERM INT HUP
     # In the pilot: the guard is no longer needed. In the guard itself GUARD is not set.
-    [ -z "$GUARD" ] || kill -KILL "$GUARD" 2>/dev/null
+    [ -z "$GUARD" ] || { kill -KILL "$GUARD" && wait "$GUARD"; } 2>/dev/null
     if alive; then
         kill -QUIT "$MASTER" 2>/dev/null
         tries=0

@@ -43,7 +43,7 @@ def read_elf(data: bytes) -> Elf | None:
         return None
     try:
         return _read(data)
-    except (struct.error, IndexError, UnicodeDecodeError):
+    except (struct.error, IndexError, ValueError, OverflowError):
         return None
 
 
