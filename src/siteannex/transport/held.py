@@ -11,15 +11,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import siteannex
 from siteannex.errors import AnnexError, Evidence, Secret
 from siteannex.failures import fail
 from siteannex.ports import Command, CommandResult, Progress, Prompter
-from siteannex.site.schema import Site
 from siteannex.transport import messages as m
 from siteannex.transport.places import Places
 from siteannex.transport.wire import PeerGone, Wire, check_length, dial, private_directory
+
+if TYPE_CHECKING:
+    from siteannex.site.schema import Site
 
 START_TIMEOUT_S = 10.0
 QUICK_S = 30.0

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from siteannex.private import private_dir
 
-from siteannex.private import private_dir
-
 # Signature algorithms a key type can be used with, best first.
 _ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 

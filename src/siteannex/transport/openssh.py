@@ -15,11 +15,11 @@ import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
 from siteannex.ports import Prompter
-from siteannex.site.schema import Site
 from siteannex.transport.channels import ByteChannel, PipeChannel
 from siteannex.transport.messages import SessionInfo
 from siteannex.transport.places import Places
@@ -27,6 +27,9 @@ from siteannex.transport.prompts import account_trouble
 from siteannex.transport.remote import ShellTransport
 from siteannex.transport.vault import address
 from siteannex.transport.wire import check_length, private_directory
+
+if TYPE_CHECKING:
+    from siteannex.site.schema import Site
 
 _CHECK_TIMEOUT_S = 15.0
 _TROUBLE = (

@@ -5,14 +5,18 @@ Importing this module is cheap; the SSH library is loaded only where a login hap
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from siteannex.errors import Secret
 from siteannex.failures import fail
 from siteannex.ports import Prompter, Transport
-from siteannex.site.schema import Site
 from siteannex.transport import messages as m
 from siteannex.transport.held import HeldTransport, ask_holder, log_in
 from siteannex.transport.places import Places
 from siteannex.transport.vault import matches
+
+if TYPE_CHECKING:
+    from siteannex.site.schema import Site
 
 SessionInfo = m.SessionInfo
 

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from siteannex.failures import fail
-from siteannex.site.schema import Site
 from siteannex.transport.messages import SessionInfo
 from siteannex.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from siteannex.site.schema import Site
     from siteannex.transport.ssh import SshTransport
 
 
