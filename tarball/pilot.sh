@@ -178,28 +178,10 @@ unpack() {
     if ! mkdir "$EP" 2>"$DIR/err" || ! tar -xzf "$archive" -C "$EP" 2>"$DIR/err"; then
         fail ep-unpack-failed "tar: $(seen "$DIR/err" 3)"
     fi
-    borrow_nss
     # What some sites preload into every program is built for their glibc, not for the one packed with the EP.
     unset LD_PRELOAD LD_AUDIT
     said=$(timeout 30 "$EP/bin/condor_config_val" -version 2>&1) || fail ep-binary-broken "condor_config_val -version: $said"
     said=$(timeout 30 "$EP/sbin/condor_master" -version 2>&1) || fail ep-binary-broken "condor_master -version: $said"
-}
-
-# Users and hosts that the site's own name service knows (sss, ldap, ...): its modules, for the packed glibc.
-borrow_nss() {
-    [ -r /etc/nsswitch.conf ] || return 0
-    arch=$(uname -m)
-    # shellcheck disable=SC2013  # words on purpose
-    for module in $(sed -n 's/#.*//; s/\[[^]]*\]//g; s/^\(passwd\|group\|hosts\)://p' /etc/nsswitch.conf); do
-        library="libnss_$module.so.2"
-        [ -e "$EP/lib/$library" ] && continue
-        for place in /lib64 /usr/lib64 "/lib/$arch-linux-gnu" "/usr/lib/$arch-linux-gnu" /lib /usr/lib; do
-            if [ -e "$place/$library" ]; then
-                ln -s "$place/$library" "$EP/lib/$library"
-                break
-            fi
-        done
-    done
 }
 
 is_number() {
@@ -447,6 +429,28 @@ stop_fast() {
     kill -QUIT "$MASTER" 2>/dev/null
 }
 
+# Evict jobs at once but let the startd outlive them for a moment. A job that is evicted in its first second tells
+# nobody; its shadow at the access point then asks the startd, and only if nobody answers waits for the job's lease
+# (40 minutes by default).
+evict_now() {
+    jobs_run || return 0
+    cat >"$DIR/config.d/91-evict.conf" <<'CONF'
+SITEANNEX_DRAINING = True
+CLAIM_WORKLIFE = 0
+PREEMPT = True
+WANT_VACATE = False
+KILL = True
+POLLING_INTERVAL = 1
+CONF
+    kill -HUP "$MASTER" 2>/dev/null
+    tries=0
+    while alive && jobs_run && [ "$tries" -lt 8 ]; do
+        pause 1
+        tries=$((tries + 1))
+    done
+    pause 2
+}
+
 # From READY to the end of HTCondor, whatever ends it.
 watch() {
     DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0
@@ -457,7 +461,10 @@ watch() {
         case $got in
         stop)
             REASON="cancelled"
-            [ "$FAST_AT" = 0 ] && stop_fast
+            if [ "$FAST_AT" = 0 ]; then
+                evict_now
+                stop_fast
+            fi
             ;;
         drain)
             if [ "$DRAINING" = 0 ] && [ "$left" -le $((P_NOTICE_S + 75)) ]; then drain "walltime"; fi

@@ -28,8 +28,10 @@ from tests.unit.samples import software
 
 
 def nothing(argv: Sequence[str], *, timeout_s: float = 60.0) -> CommandResult:
-    """A Runner on a machine where no program is."""
-    return CommandResult(127, "", f"{argv[0]}: not found")
+    """A Runner on a machine where no HTCondor is configured."""
+    if argv[0].startswith("condor"):
+        return CommandResult(127, "", f"{argv[0]}: not found")
+    return run_local(argv, timeout_s=timeout_s)
 
 
 def test_what_is_packed_runs_from_any_place_through_its_own_loader(tmp_path: Path) -> None:
@@ -113,6 +115,27 @@ def test_a_library_that_is_not_there_is_named_with_who_needs_it(tmp_path: Path) 
     assert failure.code == "ep-not-selfcontained"
     assert "libc.so.6" in failure.summary
     assert "condor_master needs libc.so.6: not found" in failure.evidence[0].text
+
+
+def test_what_does_not_run_here_is_not_shipped(tmp_path: Path) -> None:
+    def broken(argv: Sequence[str], *, timeout_s: float = 60.0) -> CommandResult:
+        return CommandResult(127, "", "libstdc++.so.6: version `GLIBCXX_3.4.32' not found")
+
+    with pytest.raises(AnnexError) as problem:
+        pack_installed(tmp_path / "cache", runner=broken, root=make_root(tmp_path / "root"))
+    assert problem.value.failure.code == "ep-not-selfcontained"
+    assert "GLIBCXX_3.4.32" in problem.value.failure.evidence[0].text
+    assert not list(tmp_path.glob("cache/*.tar.gz"))
+
+
+def test_a_glibc_older_than_what_the_programs_need_is_refused_naming_both(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "root")
+    with (root / "usr/sbin/condor_master").open("ab") as program:
+        program.write(b"\0GLIBC_2.99\0")
+    with pytest.raises(AnnexError) as problem:
+        pack_installed(tmp_path / "cache", runner=nothing, root=root)
+    assert problem.value.failure.code == "ep-not-selfcontained"
+    assert "needs glibc 2.99, this machine has 2." in problem.value.failure.summary
 
 
 def test_a_release_tarball_packs_like_an_installed_one(tmp_path: Path) -> None:

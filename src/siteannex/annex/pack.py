@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from pathlib import Path
 from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.annex.packing.closure import Closure, Finder, close, with_glibc
 from siteannex.annex.packing.elf import Elf, read_elf
-from siteannex.annex.packing.recipe import OPTIONAL, REQUIRED, VERSION_TEXT, recipe_hash, wrapper
+from siteannex.annex.packing.recipe import OPTIONAL, REQUIRED, SANDBOX_TEST, VERSION_TEXT, recipe_hash, wrapper
 from siteannex.annex.packing.source import (
     Runner,
     Source,
@@ -138,6 +139,7 @@ def _pack(source: Source, cache_dir: Path, name: str, runner: Runner) -> EpSoftw
     if closure.missing:
         raise _not_selfcontained(source, closure)
     libraries = with_glibc(closure.libraries, finder)
+    _check_glibc(source, closure, _bundled_glibc(libraries))
     version = _version(source, libraries)
     contents = _contents(programs, libraries, anchor, finder, _stripper(runner))
     manifest = {
@@ -151,7 +153,38 @@ def _pack(source: Source, cache_dir: Path, name: str, runner: Runner) -> EpSoftw
         "files": {path: hashlib.sha256(member.data).hexdigest() for path, member in sorted(contents.members.items())},
     }
     contents.members["MANIFEST.json"] = Member((json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode())
+    if anchor.arch == platform.machine():
+        _tried(source, contents, runner)
     return _stored(cache_dir, name, tar_gz(contents.members), version, anchor.arch, contents.inputs)
+
+
+def _tried(source: Source, contents: _Contents, runner: Runner) -> None:
+    """Run one of the packed programs, every symbol bound at once: what does not run here will not run there."""
+    with tempfile.TemporaryDirectory(prefix="siteannex-try-") as scratch:
+        for place, member in contents.members.items():
+            path = Path(scratch) / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(member.data)
+            path.chmod(member.mode)
+        argv = ["env", "LD_BIND_NOW=1", f"{scratch}/bin/condor_config_val", "-version"]
+        answer = runner(argv, timeout_s=30)
+    if not answer.ok:
+        raise fail(
+            "ep-not-selfcontained",
+            "",
+            f"{source.name} was packed with this machine's libraries and does not run with them",
+            evidence=[Evidence.tail(f"condor_config_val -version, status {answer.status}", answer.stderr)],
+        )
+
+
+def _check_glibc(source: Source, closure: Closure, bundled: tuple[int, int]) -> None:
+    if (0, 0) < bundled < closure.glibc_needed:
+        raise fail(
+            "ep-not-selfcontained",
+            "",
+            f"{source.name} needs glibc {_dotted(closure.glibc_needed)}, this machine has {_dotted(bundled)}",
+            hint="Give a release tarball built for this machine's Linux, or pack on a newer one.",
+        )
 
 
 def _usable(source: Source, finder: Finder) -> tuple[dict[str, Path], list[str]]:
@@ -194,6 +227,9 @@ def _contents(
             continue
         members[f"real/{program}"] = Member(strip(path, elf), 0o755)
         members[place] = Member(wrapper(program, loader_name, glibc).encode(), 0o755)
+    if any(place.startswith(SANDBOX_TEST) for place in programs):
+        # Containers want to mount there, and a tar of files has no empty directories.
+        members |= {f"{SANDBOX_TEST}/{place}/.keep": Member() for place in ("dev", "proc", "tmp")}
     return _Contents(members, inputs)
 
 

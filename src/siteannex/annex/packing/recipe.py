@@ -85,5 +85,5 @@ def recipe_hash() -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when the archive's layout changes in a way the lists above do not show."""

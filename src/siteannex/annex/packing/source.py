@@ -72,6 +72,7 @@ class Source:
         return self.programs["sbin/condor_master"]
 
 
+_SANDBOX_NAME = SANDBOX_TEST.rpartition("/")[2]
 _DEFAULT_DIRS = {
     "sbin": ("/usr/sbin", "/usr/local/sbin"),
     "bin": ("/usr/bin", "/usr/local/bin"),
@@ -100,15 +101,17 @@ def installed(runner: Runner, root: Path = Path("/")) -> Source:
         for name in names
         if (found := _first(tree, places[kind], name)) is not None
     }
-    sandbox = _first(tree, places["libexec"], SANDBOX_TEST.rpartition("/")[2])
-    if sandbox is not None and sandbox.is_dir():
-        programs |= {
-            f"{SANDBOX_TEST}/{path.relative_to(sandbox)}": path
-            for path in sorted(sandbox.rglob("*"))
-            if path.is_file() and not path.is_symlink()
-        }
+    sandbox = _first(tree, places["libexec"], _SANDBOX_NAME)
+    programs |= _sandbox(sandbox)
     libraries = tuple(found for where in places["lib"] if (found := tree.find(where)) is not None)
     return _complete(Source("the HTCondor installed here", programs, libraries, system_library_dirs(root), root))
+
+
+def _sandbox(directory: Path | None) -> dict[str, Path]:
+    if directory is None or not directory.is_dir():
+        return {}
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {f"{SANDBOX_TEST}/{path.relative_to(directory)}": path for path in files}
 
 
 def _configured(runner: Runner) -> dict[str, str]:
@@ -156,6 +159,7 @@ def unpacked_release(archive: Path, into: Path, name: str) -> Source:
                 found = sorted(path for path in into.rglob(program) if path.is_file() and kind in path.parent.parts)
                 if found:
                     programs[f"{kind}/{program}"] = found[0].resolve()
+    programs |= _sandbox(next(iter(sorted(into.rglob(_SANDBOX_NAME))), None))
     libraries = sorted({path.parent for path in into.rglob("*.so*") if path.is_file()})
     return _complete(Source(name, programs, tuple(libraries), (), into))
 
@@ -167,7 +171,8 @@ def _extract(archive: Path, into: Path) -> None:
     with tarfile.open(archive, mode="r:*") as tar:
         for member in tar:
             path = PurePosixPath(member.name)
-            if path.is_absolute() or ".." in path.parts or not (path.name in wanted or ".so" in path.name):
+            usable = path.name in wanted or ".so" in path.name or _SANDBOX_NAME in path.parts
+            if path.is_absolute() or ".." in path.parts or not usable:
                 continue
             target = into / path
             target.parent.mkdir(parents=True, exist_ok=True)
