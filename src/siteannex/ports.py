@@ -118,8 +118,5 @@ class Pool(Protocol):
     def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
         """This user's jobs by the annex name they target."""
 
-    def requeue(self, batch_job_ids: Sequence[str]) -> int:
-        """Make jobs idle again that the AP believes to run on pilots that have ended; returns how many."""
-
     def issue_token(self, join: Join, lifetime_s: int) -> Secret:
         """An IDTOKEN that lets an EP join, and little more."""

@@ -48,6 +48,10 @@ def test_an_idle_annex_ends_by_itself(alice: Person, ground: Ground) -> None:
     [row] = alice.types("status", "lab", "--remote", "--json").json()
     assert row["stage"] == "RELEASED"
     assert "idle" in row["text"]
+    again = alice.types("up", "lab", "--cpus", "1", "--idle", "10m")
+    assert again.status == 0, again.text
+    assert "the last lab has ended: idle" in again.text
+    assert len(ground.batch_jobs()) == 1
 
 
 def test_walltime_ends_an_annex_cleanly(alice: Person, ground: Ground) -> None:

@@ -43,8 +43,6 @@ class FakePool:
     answers: bool = True
     tokens: list[tuple[Join, int]] = field(default_factory=list)
     on_token: Callable[[], None] = lambda: None
-    cut_off: int = 0
-    requeued: list[str] = field(default_factory=list)
 
     def facts(self, join: Join) -> PoolFacts:
         self._ask()
@@ -57,11 +55,6 @@ class FakePool:
     def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
         self._ask()
         return {name: self.counts.get(name, JobCounts()) for name in names}
-
-    def requeue(self, batch_job_ids: Sequence[str]) -> int:
-        self._ask()
-        self.requeued.extend(batch_job_ids)
-        return self.cut_off
 
     def issue_token(self, join: Join, lifetime_s: int) -> Secret:
         self._ask()

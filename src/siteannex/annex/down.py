@@ -37,8 +37,6 @@ def down(annex: Annex, access: SlurmSite, pool: Pool, clock: Clock, view: View, 
         access.stop(running)
         view.line("stop", f"job {', '.join(running)}: running jobs are evicted")
     _wait_ended(annex, access, clock, view)
-    if cut_off := pool.requeue(annex.state().job_ids):
-        view.line("requeue", f"{cut_off} job{'s' if cut_off > 1 else ''} cut off in the first moments: idle again")
     access.release(annex_id, ())
     _make_sure(annex, access)
     annex.record(Stage.RELEASED, What.DONE, text="taken down")

@@ -131,10 +131,10 @@ def _judge_pilot(
         return PilotVerdict(job_id, Stage.RELEASED, last.text or "ended", None, job)
     if job is not None and job.state.ended:
         return _ended(job, state, site)
+    if job is None and witnesses.batch is not None:  # whatever ad lingers: Slurm was asked and knows no such job
+        return _lost(job_id, state, site)
     if slots:
         return _joined(job_id, job, slots, plan, draining=last is not None and last.stage == Stage.DRAIN)
-    if job is None and witnesses.batch is not None:
-        return _lost(job_id, state, site)
     if job is None:
         return _unseen(job_id, state, now, plan)
     if job.state is BatchState.PENDING:

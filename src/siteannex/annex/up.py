@@ -8,7 +8,7 @@ from datetime import date
 
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.events import AnnexState, What
-from siteannex.annex.judge import Verdict
+from siteannex.annex.judge import Verdict, judge
 from siteannex.annex.packing import check_versions
 from siteannex.annex.plan import differences, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
@@ -46,36 +46,49 @@ class Tools:
 def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tuple[Annex, Verdict | None]:
     """Bring an annex up, or go on with the one of that name. Returns it with the last verdict (None without wait)."""
     with tools.store.lock(request.name, site.name):
-        annex = _living(request, site, tools)
-        if annex is not None and annex.state().job_ids:
-            tools.view.line(
-                "plan", f"{annex.name} lives already (annex {annex.plan.annex_id}); nothing is submitted twice"
-            )
-            transport = tools.held(site)
-            access = SlurmSite(site, transport) if transport is not None else None
-        else:
+        annex, access = _living(request, site, tools)
+        if annex is None or not annex.state().job_ids:
             facts = tools.pool.facts(request.join)
             annex = annex or _plan(request, site, tools)
             _tell_plan(annex.plan, facts, tools)
             access = _deliver(annex, site, facts, tools)
+        else:
+            living = f"{annex.name} lives already (annex {annex.plan.annex_id}); nothing is submitted twice"
+            tools.view.line("plan", living)
         if not wait:
             return annex, None
         return annex, _watch(annex, access, tools)
 
 
-def _living(request: Request, site: Site, tools: Tools) -> Annex | None:
-    """The living annex of that name. One that never reached SUBMIT is closed and forgotten."""
+def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, SlurmSite | None]:
+    """The annex of that name that still lives, with the connection if one was needed to know. (None, None) if none.
+
+    One that never reached SUBMIT, or whose pilots have all ended (idle, walltime), is closed and forgotten.
+    """
     annex = tools.store.living(request.name)
     if annex is None:
-        return None
+        return None, None
     if not annex.state().submit_begun:
         annex.record(Stage.RELEASED, What.DONE, text="interrupted before anything was submitted")
-        return None
+        return None, None
+    access = None
+    if annex.state().job_ids and _look(annex, None, tools).stage is not Stage.READY:
+        access = _connect(annex, site, tools)
+        verdict = _look(annex, access, tools)
+        if verdict.stage is Stage.RELEASED:
+            access.release(annex.plan.annex_id, ())
+            annex.record(Stage.RELEASED, What.DONE, text=verdict.text)
+            tools.view.line("plan", f"the last {annex.name} has ended: {verdict.text}")
+            return None, None
     if annex.plan.request != request:
         words = differences(request, annex.plan.request)
         seen = Evidence(f"annex {annex.plan.annex_id}", "\n".join(words))
         raise fail("request-differs", site.name, f"{request.name} lives and was asked for differently", evidence=[seen])
-    return annex
+    return annex, access
+
+
+def _look(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
+    return judge(annex.plan, annex.state(), gather(annex, access, tools.pool), tools.clock.now())
 
 
 def _plan(request: Request, site: Site, tools: Tools) -> Annex:

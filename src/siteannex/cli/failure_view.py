@@ -53,4 +53,8 @@ def show(failure: StageFailure, *, as_json: bool) -> None:
 
         print(json.dumps({"failure": failure_to_data(failure)}, indent=1))
     else:
-        print(render(failure), file=sys.stderr)
+        from siteannex.cli.screen import printable
+
+        if sys.stdout.isatty():
+            print("\r\x1b[K", end="", flush=True)  # whatever line was moving
+        print(printable(render(failure)), file=sys.stderr)

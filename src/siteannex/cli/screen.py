@@ -44,15 +44,15 @@ class Screen:
     def line(self, label: str, text: str) -> None:
         """News that stays."""
         self._wipe()
-        print(f"{label:<{LABEL_WIDTH}}{text}", file=self._stream, flush=True)
+        print(f"{label:<{LABEL_WIDTH}}{printable(text)}", file=self._stream, flush=True)
 
     def live(self, label: str, text: str) -> None:
         """The moving line; without a terminal only what is new (elapsed times in [] are not news)."""
         if self._terminal:
-            self._draw(f"{label:<{LABEL_WIDTH}}{text}")
+            self._draw(f"{label:<{LABEL_WIDTH}}{printable(text)}")
         elif (news := f"{label} {text.rpartition(' [')[0] or text}") != self._last_live:
             self._last_live = news
-            print(f"{label:<{LABEL_WIDTH}}{text.rpartition(' [')[0] or text}", file=self._stream, flush=True)
+            print(f"{label:<{LABEL_WIDTH}}{printable(text.rpartition(' [')[0] or text)}", file=self._stream, flush=True)
 
     def progress(self, label: str, text: str, done: int, total: int) -> None:
         """A bar on a terminal; nothing elsewhere (the line that follows says the total)."""
@@ -75,6 +75,11 @@ class Screen:
             self._moving = ""
 
 
+def printable(text: str) -> str:
+    """Foreign text for a terminal: control characters (a site's banner could move the cursor) become `?`."""
+    return "".join(char if char.isprintable() or char in "\t\n" else "?" for char in text)
+
+
 class TerminalPrompter:
     """Asks the person at the controlling terminal, with the server's own words."""
 
@@ -93,7 +98,7 @@ class TerminalPrompter:
             self.tell(prompt.instructions)
         *before, last = prompt.text.split("\n")
         self.tell("\n".join(before))
-        label = " " * LABEL_WIDTH + last
+        label = " " * LABEL_WIDTH + printable(last)
         try:
             return Secret(input(label) if prompt.echo else getpass.getpass(label))
         except EOFError as gone:

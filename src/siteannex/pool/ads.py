@@ -209,15 +209,6 @@ def waiting_constraint(owner: str) -> str:
     return f"Owner =?= {quote(owner)} && TargetAnnexName isnt undefined && JobStatus == {IDLE}"
 
 
-def cut_off_constraint(owner: str, batch_job_ids: Iterable[str]) -> str | None:
-    """Jobs of `owner` that run on pilots with these batch job ids (their EPs are named `ep<id>`); None without ids."""
-    numbers = [job_id for job_id in batch_job_ids if re.fullmatch(r"[0-9_]+", job_id)]
-    if not numbers:
-        return None
-    host = f'regexp("@ep({"|".join(numbers)})@", RemoteHost)'
-    return f"Owner =?= {quote(owner)} && JobStatus == {RUNNING} && {host} =?= true"
-
-
 def _quoted_or_none(text: str) -> str | None:
     try:
         return quote(text)

@@ -196,17 +196,6 @@ class CondorPool:
         )
         return found
 
-    def requeue(self, batch_job_ids: Sequence[str]) -> int:
-        """Make jobs idle again that the AP believes to run on pilots that have ended; returns how many there were.
-
-        An EP that dies within the first second of a job, or with its node, tells nobody, and the AP would wait for
-        it until the job's lease is over (40 minutes by default).
-        """
-        constraint = ads.cut_off_constraint(self._owner(), batch_job_ids)
-        if constraint is None:
-            return 0
-        return int(self._ask("the schedd does not answer", "requeue", schedd=self._place(), constraint=constraint))
-
     def _place(self) -> dict[str, str]:
         schedd = self.schedd()
         return {name: ads.text_of(schedd, name) for name in ("MyAddress", "CondorVersion")}

@@ -62,7 +62,7 @@ def _section(part: str, what: str) -> dict[str, object]:
     except (binascii.Error, ValueError, RecursionError):
         raise ValueError(f"not a token: its {what} cannot be read") from None
     if not isinstance(read, dict):
-        raise ValueError(f"not a token: its {what} is not an object")  # noqa: TRY004 - one kind of error for callers
+        raise ValueError(f"not a token: its {what} is not an object")
     return read
 
 

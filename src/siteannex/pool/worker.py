@@ -76,11 +76,6 @@ def _jobs(condor: Any, *, schedd: dict[str, str], constraint: str, projection: l
     return [_kept(_plain(ad), projection) for ad in _at(condor, schedd).query(constraint, projection)]
 
 
-def _requeue(condor: Any, *, schedd: dict[str, str], constraint: str) -> Answer:
-    """Vacate jobs at once; how many."""
-    return int(_at(condor, schedd).act(condor.JobAction.VacateFast, constraint)["TotalSuccess"])
-
-
 def _at(condor: Any, schedd: dict[str, str]) -> Any:
     import classad2
 
@@ -123,7 +118,6 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "ping": _ping,
     "query": _query,
     "jobs": _jobs,
-    "requeue": _requeue,
 }
 
 

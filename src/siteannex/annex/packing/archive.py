@@ -35,7 +35,7 @@ def tar_gz(members: Mapping[str, Member]) -> bytes:
                 info.type, info.linkname, info.size = tarfile.SYMTYPE, member.link, 0
             tar.addfile(info, io.BytesIO(member.data))
     packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=packed, mtime=0) as stream:
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=packed, mtime=0) as stream:
         stream.write(raw.getbuffer())
     return packed.getvalue()
 
