@@ -50,9 +50,14 @@ grep SigIgn "/proc/$$/status" >"$KNOBS/signals-ignored"
 end() { echo "$1" >>"$KNOBS/signals"; exit "$2"; }
 trap 'end TERM 0' TERM
 trap 'end QUIT 0' QUIT
-trap 'echo HUP >>"$KNOBS/signals"' HUP
+hang_up() {
+    echo HUP >>"$KNOBS/signals"
+    [ -e "${log%/log}/config.d/91-evict.conf" ] && rm -rf "${log%/log}/execute/dir_1"
+}
+trap hang_up HUP
 cp "$CONDOR_CONFIG" "$log/MasterLog"
 echo "slot1: New pSlot" >"$log/StartLog"
+[ -e "$KNOBS/struck" ] && echo "Got SIGTERM. Performing graceful shutdown." >>"$log/MasterLog"
 if [ -e "$KNOBS/dies-at-once" ]; then echo 'ERROR "bad knob" at line 1' >>"$log/MasterLog"; exit 4; fi
 if [ -e "$KNOBS/startd-crashes" ]; then
     echo "The STARTD (pid 7) exited with status 44" >>"$log/MasterLog"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from siteannex.annex.bundle import pilot_files
 from siteannex.errors import Stage
 from siteannex.failures import FAILURES
 from siteannex.resources import data_dir
@@ -247,7 +248,7 @@ def test_usr1_drains_and_a_running_job_may_end(ground: Ground) -> None:
     nothing_is_left(ground)
 
 
-def test_term_ends_at_once_with_a_job_running(ground: Ground) -> None:
+def test_term_evicts_the_running_job_and_ends(ground: Ground) -> None:
     ground.knob("job")
     pilot = ground.start()
     ground.await_step("READY")
@@ -255,8 +256,19 @@ def test_term_ends_at_once_with_a_job_running(ground: Ground) -> None:
     pilot.send_signal(signal.SIGTERM)
     assert ground.end(pilot) == 0
     assert time.monotonic() - begun < 3
-    assert ground.turned("signals") == "QUIT\n"
+    assert ground.turned("signals") == "HUP\nQUIT\n"
     assert ground.reports()[-1]["text"] == "cancelled"
+    nothing_is_left(ground)
+
+
+def test_term_to_every_process_of_the_job_leaves_time_only_to_clean_up(ground: Ground) -> None:
+    ground.knob("job")
+    ground.knob("struck")
+    pilot = ground.start()
+    ground.await_step("READY")
+    pilot.send_signal(signal.SIGTERM)
+    assert ground.end(pilot) == 0
+    assert ground.turned("signals") == "QUIT\n"
     nothing_is_left(ground)
 
 
@@ -386,7 +398,7 @@ def test_a_log_archive_stays_small(ground: Ground) -> None:
 
 
 def test_every_code_in_the_tarball_is_in_the_catalogue() -> None:
-    text = (data_dir("tarball") / "pilot.sh").read_text()
+    text = "".join(pilot_files().values())
     used = set(re.findall(r"\bfail ([a-z]+(?:-[a-z]+)+)", text))
     staged = re.search(r"stage_of\(\) \{.*?\n\}", text, re.DOTALL)
     assert staged is not None
@@ -400,6 +412,19 @@ def test_every_code_in_the_tarball_is_in_the_catalogue() -> None:
 
 
 def test_the_tarballs_shell_passes_shellcheck() -> None:
-    for path in data_dir("tarball").glob("*.sh"):
-        checked = subprocess.run(["shellcheck", str(path)], capture_output=True, text=True, check=False)
-        assert checked.returncode == 0, checked.stdout
+    paths = [str(path) for path in sorted(data_dir("tarball").glob("*.sh"))]
+    assert len(paths) == len(pilot_files()) == 4
+    checked = subprocess.run(["shellcheck", "-x", *paths], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_every_variable_of_the_pilot_is_set_somewhere_and_used_somewhere(tmp_path: Path) -> None:
+    parts = pilot_files()
+    main = parts.pop("pilot.sh")
+    whole = re.sub(
+        r"# shellcheck disable=SC2034.*\n|^\. .*\n", "", "\n".join([*parts.values(), main]), flags=re.MULTILINE
+    )
+    (tmp_path / "whole.sh").write_text("#!/bin/sh\n" + whole)
+    words = ["shellcheck", "-i", "SC2034,SC2154", str(tmp_path / "whole.sh")]
+    checked = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout

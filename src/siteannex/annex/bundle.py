@@ -68,7 +68,7 @@ class Bundle:
     """The files of one annex. `files` has no secret in it; the token is apart and never shown."""
 
     files: Mapping[str, str]
-    """Name to text: `batch.sh`, `pilot.sh`, `params.sh`, `ep.conf`."""
+    """Name to text: `batch.sh`, `pilot*.sh`, `params.sh`, `ep.conf`."""
     token: Secret = field(repr=False)
 
     @property
@@ -101,9 +101,14 @@ def render_bundle(
         "batch.sh": _render("batch.sh.j2", context),
         "ep.conf": _render("ep.conf.j2", context),
         "params.sh": _assignments(_parameters(plan, site, pool, software, token_times(token))),
-        "pilot.sh": (data_dir("tarball") / "pilot.sh").read_text(encoding="utf-8"),
+        **pilot_files(),
     }
     return Bundle(files, token)
+
+
+def pilot_files() -> dict[str, str]:
+    """The pilot's shell, the same for every annex: name to text."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(data_dir("tarball").glob("pilot*.sh"))}
 
 
 def bundle_archive(bundle: Bundle) -> bytes:
