@@ -27,9 +27,30 @@ class Stage(StrEnum):
     RELEASED = "RELEASED"
 
     @property
+    def label(self) -> str:
+        """The short word for it on the screen, the same in every verb."""
+        return _LABELS[self]
+
+    @property
     def order(self) -> int:
         """Position in the life of an annex, 0 for PLAN."""
         return list(Stage).index(self)
+
+
+_LABELS = {
+    Stage.PLAN: "plan",
+    Stage.PACK: "pack",
+    Stage.CONNECT: "connect",
+    Stage.SHIP: "ship",
+    Stage.SUBMIT: "submit",
+    Stage.BATCH_JOB: "batch",
+    Stage.EP_START: "ep",
+    Stage.AP_CONNECT: "join",
+    Stage.EP_CONFIG: "config",
+    Stage.READY: "ready",
+    Stage.DRAIN: "drain",
+    Stage.RELEASED: "released",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def test_every_stage_has_an_exit_code_of_its_own_that_no_shell_uses() -> None:
 
 def test_a_failure_says_what_was_seen_what_it_means_and_what_to_do() -> None:
     assert render(BROKEN).splitlines() == [
-        "AP_CONNECT FAILED: collector-unreachable",
+        "join     FAILED: collector-unreachable",
         "  what   c1 gets no answer from ap.lab:9618",
         "  seen   MasterLog of pilot 71: attempt to connect failed",
         "         Connection timed out (errno = 110)",
@@ -43,7 +43,7 @@ def test_a_failure_says_what_was_seen_what_it_means_and_what_to_do() -> None:
 def test_every_failure_is_rendered_with_its_code_summary_and_hint(code: str) -> None:
     told = failure(code, "lab", "what happened")
     text = render(told)
-    assert text.startswith(f"{FAILURES[code].stage} FAILED: {code}\n")
+    assert text.startswith(f"{FAILURES[code].stage.label:<9}FAILED: {code}\n")
     assert "  what   what happened" in text
     assert f"  do     {FAILURES[code].hint}" in text
 

@@ -267,3 +267,24 @@ def test_a_dry_run_is_the_plan_and_its_options_and_no_effect() -> None:
 def test_a_plan_and_its_ceiling_are_told_in_a_line() -> None:
     assert plan_text(plan()) == "lab, partition gpu-shared: 1 pilot x 2 a100 (8 cores, 32 GB), 1 h, account abc123"
     assert ceiling_text(plan()) == "2 GPU-h"
+
+
+def test_when_the_last_annex_has_ended_by_itself_up_makes_a_new_one(world: World) -> None:
+    first, _ = world.up()
+    world.slurm.job("71", first.plan.annex_id, "COMPLETED", node="c1", exit_code="0:0")
+    world.pool.ads.clear()
+    second, verdict = world.up(request(gpus=4))
+    assert second.plan.annex_id != first.plan.annex_id
+    assert verdict is not None
+    assert verdict.ready == 1
+    assert first.state().ended
+    assert not world.directory(first).exists()
+    assert "has ended" in world.view.text
+
+
+def test_without_a_session_up_logs_in_to_learn_whether_an_annex_that_left_the_collector_lives(world: World) -> None:
+    world.up()
+    world.pool.ads.clear()
+    world.held = None
+    world.up(wait=False)
+    assert (world.slurm.submissions(), world.logins) == (1, 2)

@@ -30,7 +30,7 @@ class World:
         self.site: Site = site()
         self.logins = 0
         self.on_login: Callable[[], None] = lambda: None
-        self.held: Transport | None = self.transport
+        self.held: Transport | None = None
         self.ids = itertools.count(1)
         archive = root / "ep.tar.gz"
         archive.write_bytes(b"the EP software")
@@ -78,4 +78,5 @@ class World:
     def _login(self, _: Site) -> Transport:
         self.on_login()
         self.logins += 1
+        self.held = self.transport
         return self.transport

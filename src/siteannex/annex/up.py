@@ -158,7 +158,13 @@ def _pack(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> EpSoftwar
 
 def _connect(annex: Annex, site: Site, tools: Tools) -> SlurmSite:
     annex.record(Stage.CONNECT, What.BEGIN)
-    transport = tools.connect(site)
+    transport = tools.held(site)
+    if transport is not None:
+        tools.view.line("connect", f"{transport.login}: session held, nothing to type")
+    else:
+        transport = tools.connect(site)
+        kept = f"; session kept (siteannex logout {site.name} ends it)" if site.session.persist else ""
+        tools.view.line("connect", f"{transport.login}: logged in{kept}")
     annex.record(Stage.CONNECT, What.DONE, login=transport.login)
     return SlurmSite(site, transport)
 

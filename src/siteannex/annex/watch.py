@@ -14,21 +14,6 @@ from siteannex.model import BatchJob, BatchState, PilotReport, Witnesses
 from siteannex.ports import Clock, Pool, View
 from siteannex.units import format_duration, format_when, seconds_between
 
-LABELS = {
-    Stage.PLAN: "plan",
-    Stage.PACK: "pack",
-    Stage.CONNECT: "connect",
-    Stage.SHIP: "ship",
-    Stage.SUBMIT: "submit",
-    Stage.BATCH_JOB: "batch",
-    Stage.EP_START: "ep",
-    Stage.AP_CONNECT: "join",
-    Stage.EP_CONFIG: "config",
-    Stage.READY: "ready",
-    Stage.DRAIN: "drain",
-    Stage.RELEASED: "released",
-}
-
 # Seconds between looks: quick while something is about to happen, patient in a long queue.
 _QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
 _PATIENT_S = 30.0
@@ -60,6 +45,7 @@ class Watcher:
 
     def __init__(self, annex: Annex, access: SlurmSite | None, pool: Pool, clock: Clock, view: View) -> None:
         self._annex, self._access, self._pool, self._clock, self._view = annex, access, pool, clock, view
+        self._started = clock.now()
         self._told: set[PilotReport] = set()
         self._recorded: Stage | None = None
         self._waits: list[float] = list(_QUICK)
@@ -82,7 +68,7 @@ class Watcher:
             waited_s = seconds_between(started, self._clock.now())
             if enough(verdict) or (deadline_s is not None and waited_s >= deadline_s):
                 return verdict
-            label = "queue" if _pending(verdict) else LABELS[verdict.stage]
+            label = "queue" if _pending(verdict) else verdict.stage.label
             self._view.live(label, f"{verdict.text}{self._projection(verdict)} [{format_duration(waited_s)}]")
             self._clock.sleep(self._next_wait(verdict))
 
@@ -92,7 +78,9 @@ class Watcher:
         self._told.add(report)
         stage = Stage(report.stage) if report.stage in set(Stage) else None
         if report.code == "ok" and stage is not None and stage not in (Stage.READY, Stage.RELEASED):
-            self._view.line(LABELS[stage], f"{report.text} [{report.node} job {report.job_id}]")
+            which = f"job {report.job_id}: " if self._annex.plan.pilots > 1 else ""
+            after = format_duration(seconds_between(self._started, self._clock.now()))
+            self._view.line(stage.label, f"{which}{report.text} [{after}]")
 
     def _record(self, verdict: Verdict) -> None:
         if verdict.failure is None and verdict.stage not in (self._recorded, Stage.RELEASED):

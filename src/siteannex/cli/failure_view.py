@@ -33,7 +33,7 @@ def render(failure: StageFailure) -> str:
     """Plain lines, readable without colour: stage and code, what, what was seen with its source, what to do."""
     from siteannex.failures import FAILURES
 
-    lines = [f"{failure.stage} FAILED: {failure.code}", f"  what   {failure.summary}"]
+    lines = [f"{failure.stage.label:<9}FAILED: {failure.code}", f"  what   {failure.summary}"]
     for item in failure.evidence:
         first, *rest = item.text.splitlines() or [""]
         lines.append(f"  seen   {item.source}: {first}")
