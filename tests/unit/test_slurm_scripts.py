@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,13 @@ def test_a_cancel_ends_pending_and_running_pilots_and_a_drain_only_signals(login
     assert login.slurm.states()["71"] == "RUNNING"
     assert login.run(cancel_script(("71", "72"))).status == 0
     assert {state.split()[0] for state in login.slurm.states().values()} == {"CANCELLED"}
+
+
+def test_slurm_that_only_login_shells_have_on_their_path_is_found(tmp_path: Path) -> None:
+    stub = StubSlurm(tmp_path / "slurm")
+    (tmp_path / ".bash_profile").write_text(f"echo welcome; PATH={stub.bin}:$PATH\n", encoding="utf-8")
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    script = cancel_script(("71",))
+    done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert stub.cancels() == ["71"]

@@ -123,7 +123,7 @@ def test_a_login_node_without_slurm_is_told(world: World) -> None:
     (world.slurm.bin / "sbatch").unlink()
     with pytest.raises(AnnexError) as raised:
         world.up()
-    assert "not on this login node's PATH" in raised.value.failure.summary
+    assert "not on the PATH of your account there" in raised.value.failure.summary
 
 
 def test_a_refusal_ends_the_annex_with_slurms_words_and_leaves_nothing(world: World) -> None:

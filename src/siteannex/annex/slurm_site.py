@@ -56,13 +56,16 @@ class SlurmSite:
     def survey(self) -> Survey:
         """Ask where home is, which processor this is, and which EP tarballs are there. One round trip."""
         answer = self._run(
-            f'umask 077; h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
+            f'{slurm.FIND_SLURM}umask 077; h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
             "pwd; uname -m; ls ep 2>/dev/null\n"
             'command -v sbatch >/dev/null || { echo "sbatch: not found" >&2; exit 72; }'
         )
         if answer.status == 72:
             raise fail(
-                "submit-refused", self.site.name, "Slurm is not on this login node's PATH", evidence=[_seen(answer)]
+                "submit-refused",
+                self.site.name,
+                "Slurm is not on the PATH of your account there",
+                evidence=[_seen(answer)],
             )
         home, arch, *names = [*answer.stdout.splitlines(), "", ""]
         if not (answer.ok and home.startswith("/") and arch):
@@ -127,11 +130,6 @@ class SlurmSite:
             directory_left=left.ok,
         )
 
-    def projected_start(self, job_ids: Sequence[str]) -> str:
-        """Slurm's own words on when pending jobs would start, for jobs squeue gave no time for."""
-        answer = self._run(f"SLURM_TIME_FORMAT=%s squeue -h --start -j {','.join(job_ids)} -o %S")
-        return answer.stdout.strip()
-
     def drain(self, job_ids: tuple[str, ...]) -> None:
         """Ask running pilots to end when their jobs are done."""
         self._must(slurm.drain_script(job_ids), "the drain signal could not be sent")
@@ -149,6 +147,11 @@ class SlurmSite:
         annex_dir = self._annex_dir(annex_id)
         cancel = f"{slurm.cancel_script(job_ids)}\n" if job_ids else ""
         self._must(f"{cancel}rm -rf {annex_dir}", "the annex's directory could not be removed")
+
+    def purge(self, annex_id: str) -> None:
+        """Remove what outlives an annex: its log archive, and the EP software shared by all annexes."""
+        home = self.site.directories.home
+        self._must(f'rm -rf {self._log_dir(annex_id)} "{home}/ep"', "logs and EP software could not be removed")
 
     def log_names(self, annex_id: str) -> tuple[str, ...]:
         """Paths of what can be read of an annex: live progress and batch output, then log archives."""

@@ -20,6 +20,7 @@ def down(
     names: Annotated[list[str] | None, typer.Argument(help="Annexes to take down.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every annex that lives.")] = False,
     now: Annotated[bool, typer.Option("--now", help="Evict running jobs instead of letting them finish.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove log archives and the EP software too.")] = False,
     login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
 ) -> None:
     """Take annexes down: pending pilots too. Nothing stays at the site but a log archive."""
@@ -34,10 +35,10 @@ def down(
     if not chosen:
         wiring.screen.line("down", "no annex is up")
     for name in chosen:
-        _down_one(name, wiring, now=now)
+        _down_one(name, wiring, now=now, purge=purge)
 
 
-def _down_one(name: str, wiring: Wiring, *, now: bool) -> None:
+def _down_one(name: str, wiring: Wiring, *, now: bool, purge: bool) -> None:
     from siteannex.annex import down as taking_down
     from siteannex.failures import fail
 
@@ -52,4 +53,8 @@ def _down_one(name: str, wiring: Wiring, *, now: bool) -> None:
         if not annex.state().submit_begun:
             taking_down.forget(annex, wiring.screen)
             return
-        taking_down.down(annex, wiring.access(annex), wiring.pool, wiring.clock, wiring.screen, now=now)
+        access = wiring.access(annex)
+        taking_down.down(annex, access, wiring.pool, wiring.clock, wiring.screen, now=now)
+        if purge:
+            access.purge(annex.plan.annex_id)
+            wiring.screen.line("purged", f"{name}: its log archive and the EP software at {access.site.name}")

@@ -102,12 +102,19 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> 
     return (*options, *partition.options)
 
 
+FIND_SLURM = (
+    "command -v sbatch >/dev/null 2>&1 || "
+    """PATH="$PATH:$(bash -lc 'printf %s "$PATH"' 2>/dev/null </dev/null | tail -n 1)"\n"""
+)
+"""Where Slurm is on the PATH of login shells only (a module), take the PATH from one."""
+
+
 def submit_script(annex_dir: str, pilots: int) -> str:
     """Submit `batch.sh` once per pilot, at most once for ever: a directory is made as a mark before each sbatch.
 
     A refusal takes the mark back; an answer that got lost does not, because Slurm may have taken the job.
     """
-    return f"""cd {annex_dir} || exit 73
+    return f"""{FIND_SLURM}cd {annex_dir} || exit 73
 i=0
 while [ "$i" -lt {pilots} ]; do
   i=$((i + 1))
@@ -171,7 +178,7 @@ def query_script(annex_id: str, *, since: datetime) -> str:
     """
     name = shlex.quote(annex_id)
     day = f"{since - timedelta(days=1):%Y-%m-%d}"  # sacct reads site-local days; a start yet to come is an error there
-    return f"""export SLURM_TIME_FORMAT=%s
+    return f"""{FIND_SLURM}export SLURM_TIME_FORMAT=%s
 say() {{ if [ "$2" -eq 0 ]; then echo "$1 ok"; else echo "$1 failed"; fi; printf '%s\\n' "$3"; }}
 q=$(squeue -h -r -t all --name={name} -o '{_SQUEUE_FORMAT}' 2>&1); say {_TAG_QUEUE} $? "$q"
 a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); say {_TAG_ACCOUNTING} $? "$a" """
@@ -261,7 +268,7 @@ def _sacct_jobs(lines: tuple[str, ...], annex_id: str) -> Iterator[BatchJob]:
 
 def drain_script(job_ids: tuple[str, ...]) -> str:
     """Ask running pilots to take no new job and end when theirs are done (the pilot traps USR1)."""
-    return f"scancel --batch --signal=USR1 {' '.join(map(shlex.quote, job_ids))}"
+    return f"{FIND_SLURM}scancel --batch --signal=USR1 {' '.join(map(shlex.quote, job_ids))}"
 
 
 def stop_script(job_ids: tuple[str, ...]) -> str:
@@ -270,17 +277,17 @@ def stop_script(job_ids: tuple[str, ...]) -> str:
     Only the batch shell is signalled: a plain scancel would also kill the EP's processes under it, and then the AP
     would take the jobs to be still running until their lease is over.
     """
-    return f"scancel --batch --signal=TERM {' '.join(map(shlex.quote, job_ids))}"
+    return f"{FIND_SLURM}scancel --batch --signal=TERM {' '.join(map(shlex.quote, job_ids))}"
 
 
 def cancel_script(job_ids: tuple[str, ...]) -> str:
     """End pilots, pending or running; a job that already ended is no error."""
-    return f"scancel {' '.join(map(shlex.quote, job_ids))}"
+    return f"{FIND_SLURM}scancel {' '.join(map(shlex.quote, job_ids))}"
 
 
 def cancel_all_script(annex_id: str) -> str:
     """End every pilot of an annex, also those whose ids we do not know."""
-    return f'scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
+    return f'{FIND_SLURM}scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
 
 
 # Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.
