@@ -86,6 +86,7 @@ watch() {
         esac
         if [ "$DRAINING" = 0 ] && [ "$left" -le "$P_NOTICE_S" ]; then drain "walltime"; fi
         [ "$DRAINING" = 1 ] && end_when_drained
+        [ -e "$ANNEX_DIR/logs.wanted" ] && answer_for_logs
         if [ "$EVICTING" = 0 ] && [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_EVICT_S" ]; then
             EVICTING=1
             report DRAIN ok "walltime in $left s: jobs have $P_VACATE_S s to end"
@@ -134,7 +135,7 @@ finish() {
             rest=${FAILED_AS#* }
             advertise_failure "${FAILED_AS%% *}" "${rest%% *}" "${rest#* }"
         fi
-        archive_logs
+        pack_logs "$LOGS/$JOB.tar.gz"
         cd /
         rm -rf "$DIR" 2>/dev/null || { sleep 1 && sweep_processes && rm -rf "$DIR"; }
     fi
@@ -153,9 +154,10 @@ sweep_processes() {
     done
 }
 
-# Logs, bounded, never the token, into the annex's log directory.
-archive_logs() {
-    mkdir -p "$LOGS" 2>/dev/null && mkdir "$DIR/out" 2>/dev/null || return 0
+# pack_logs TARGET: logs, bounded, never the token, as one archive that is there whole or not at all.
+pack_logs() {
+    rm -rf "$DIR/out"
+    mkdir -p "${1%/*}" "$DIR/out" 2>/dev/null || return 0
     for limit in 262144 32768; do
         for file in "$DIR"/log/MasterLog "$DIR"/log/StartLog "$DIR"/log/StarterLog* "$DIR"/log/SharedPortLog \
             "$DIR"/log/ProcLog "$DIR"/log/master.out "$DIR"/condor_config; do
@@ -166,10 +168,17 @@ archive_logs() {
                 [ -f "$file" ] && grep -q -F -f "$DIR/tokens.d/siteannex" "$file" && rm -f "$file"
             done
         fi
-        tar -czf "$LOGS/.$JOB.tar.gz.new" -C "$DIR/out" . 2>/dev/null || break
-        [ "$(wc -c <"$LOGS/.$JOB.tar.gz.new")" -le 1000000 ] && break
+        tar -czf "$1.new" -C "$DIR/out" . 2>/dev/null || break
+        [ "$(wc -c <"$1.new")" -le 1000000 ] && break
     done
-    mv -f "$LOGS/.$JOB.tar.gz.new" "$LOGS/$JOB.tar.gz" 2>/dev/null
+    mv -f "$1.new" "$1" 2>/dev/null
+}
+
+# `siteannex logs` asks for the logs of a living EP, which lie on this node's own disk, by touching a file.
+answer_for_logs() {
+    given="$ANNEX_DIR/live/$JOB.tar.gz"
+    if [ -e "$given" ] && [ -z "$(find "$ANNEX_DIR/logs.wanted" -newer "$given" 2>/dev/null)" ]; then return 0; fi
+    pack_logs "$given"
 }
 
 # The record stays in the log directory. The last pilot of the annex takes the annex's directory away, token included.

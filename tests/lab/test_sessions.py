@@ -20,9 +20,14 @@ def test_one_authentication_and_few_channels(alice: Person, ground: Ground) -> N
     assert ground.logins() == before + 1
     assert _channels(alice) <= 6
 
-    for command in (("status", "lab", "--remote"), ("logs", "lab"), ("down", "lab", "--now")):
+    for command, expected in {
+        ("status", "lab", "--remote"): "RUNNING",
+        ("logs", "lab", "--file", "StartLog"): "STARTING UP",  # of a living EP, from its node
+        ("down", "lab", "--now"): "released",
+    }.items():
         done = alice.types(*command)
         assert done.status == 0, done.text
+        assert expected in done.text
         assert done.answers == ()
     assert ground.logins() == before + 1
 

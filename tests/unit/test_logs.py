@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from siteannex.annex.logs import follow_logs, read_logs
+from siteannex.annex.logs import follow_logs, news, read_logs
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
 from tests.unit.world import World
@@ -91,3 +91,11 @@ def test_following_shows_what_is_added_and_ends_with_the_files(logged: Logged) -
     logged.world.clock.on_sleep = grow
     shown = "".join(follow_logs(logged.annex, logged.access, logged.world.clock, "slurm"))
     assert shown == "==> slurm-71.out <==\npilot starts\nEP up\njob 12.0 starts\n"
+
+
+def test_following_goes_on_when_the_window_on_a_long_file_moves() -> None:
+    lines = [f"line {number}\n" for number in range(1000)]
+    shown = "".join(lines[100:900])
+    assert news(shown, "".join(lines[300:950])) == "".join(lines[900:950])
+    assert news("", "a") == "a"
+    assert news("old file", "another file") == "another file"

@@ -11,7 +11,8 @@ from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
 from siteannex.ports import Clock
 
-FOLLOW_S = 2.0
+FOLLOW_S = 4.0
+_OVERLAP_CHARS = 400
 
 
 def read_logs(annex: Annex, access: SlurmSite, file: str | None) -> list[tuple[str, str]]:
@@ -40,16 +41,25 @@ def _members(name: str, archive: bytes) -> list[tuple[str, bytes]]:
     return files
 
 
+def news(shown: str, text: str) -> str:
+    """What `text`, the end of a growing file, has after `shown`, an earlier end of it."""
+    if text.startswith(shown):
+        return text[len(shown) :]
+    mark = shown[-_OVERLAP_CHARS:]
+    at = text.rfind(mark)
+    return text[at + len(mark) :] if at >= 0 else text
+
+
 def follow_logs(annex: Annex, access: SlurmSite, clock: Clock, file: str | None) -> Iterator[str]:
     """Text as it is added to the matching live files; ends when the annex's files are gone."""
-    shown: dict[str, int] = {}
+    shown: dict[str, str] = {}
     while True:
         logs = read_logs(annex, access, file)
         for title, text in logs:
             if title not in shown:
                 yield f"==> {title} <==\n"
-            yield text[shown.get(title, 0) :]
-            shown[title] = len(text)
+            yield news(shown.get(title, ""), text)
+            shown[title] = text
         if not logs:
             return
         clock.sleep(FOLLOW_S)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +22,23 @@ from siteannex.site.schema import Site
 
 LOG_LIMIT_BYTES = 1_000_000
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+_ASK_FOR_LOGS = r"""
+late() {
+  for file in "$d"/progress/*.jsonl; do
+    pilot=${file##*/}; pilot=${pilot%.jsonl}
+    [ -e "$d/pilots/$pilot" ] && continue
+    grep -q '"stage":"READY"' "$file" 2>/dev/null || continue
+    [ "$d/live/$pilot.tar.gz" -nt "$d/logs.wanted" ] || return 0
+  done
+  return 1
+}
+if [ -d "$d" ]; then
+  : >"$d/logs.wanted"
+  tries=0
+  while late && [ "$tries" -lt 8 ]; do sleep 1; tries=$((tries + 1)); done
+fi"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +170,15 @@ class SlurmSite:
         self._must(f'rm -rf {self._log_dir(annex_id)} "{home}/ep"', "logs and EP software could not be removed")
 
     def log_names(self, annex_id: str) -> tuple[str, ...]:
-        """Paths of what can be read of an annex: live progress and batch output, then log archives."""
+        """Paths of what can be read of an annex: progress, batch output, EP logs of living pilots, log archives.
+
+        Living EPs log to their nodes' own disks, so their pilots are asked for copies and given a few seconds.
+        """
         annex_dir, log_dir = self._annex_dir(annex_id), self._log_dir(annex_id)
-        answer = self._run(f"ls -d {annex_dir}/slurm-*.out {annex_dir}/progress/*.jsonl {log_dir}/* 2>/dev/null; true")
+        answer = self._run(
+            f"d={annex_dir}\n{_ASK_FOR_LOGS}\n"
+            f'ls -d "$d"/slurm-*.out "$d"/progress/*.jsonl "$d"/live/*.tar.gz {log_dir}/* 2>/dev/null; true'
+        )
         return tuple(answer.stdout.splitlines())
 
     def read(self, path: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,8 @@ def status(
 
     wiring = Wiring(make_screen(json_output=json_output))
     while True:
+        if watch and sys.stdout.isatty() and not json_output:
+            print("\x1b[H\x1b[2J", end="")
         rows = _rows(wiring, name, remote=remote, everything=everything)
         _show(rows, wiring, json_output=json_output, detailed=name is not None)
         if not watch:
