@@ -44,10 +44,9 @@ def test_it_installs_into_a_clean_environment(wheel: Path, tmp_path: Path) -> No
 def test_it_packs_and_brings_up_an_annex_from_there(wheel: Path, alice: Person) -> None:
     """On the AP, which has the dependencies: the wheel's own code comes first on the path."""
     encoded = base64.b64encode(wheel.read_bytes()).decode()
-    alice.shell(
-        f"rm -rf clean && mkdir clean && cd clean && base64 -d >{wheel.name} <<'END'\n{encoded}\nEND\n"
-        f"/opt/siteannex/bin/python -m zipfile -e {wheel.name} ."
-    )
+    receive = f"rm -rf clean && mkdir clean && cd clean && base64 -d >{wheel.name}"
+    alice.lab.exec("ap", ["sh", "-c", receive], user="alice", input=encoded, check=True)
+    alice.shell(f"cd clean && /opt/siteannex/bin/python -m zipfile -e {wheel.name} .")
     main = "from siteannex.cli.main import main; main()"
     run = f"cd clean && PYTHONPATH=$PWD exec /opt/siteannex/bin/python -c '{main}' \"$@\""
     through = ("sh", "-c", run, "siteannex")

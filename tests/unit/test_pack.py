@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.pack import pack_installed, pack_release, run_local
+from siteannex.annex.pack import choose, chosen, pack_installed, pack_release, run_local
 from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.annex.packing.elf import read_elf
 from siteannex.annex.packing.recipe import wrapper
@@ -145,6 +145,19 @@ def test_a_release_tarball_packs_like_an_installed_one(tmp_path: Path) -> None:
     assert packed.version == VERSION
     archive.unlink()
     assert pack_release(str(archive), sha256.upper(), tmp_path / "cache", runner=nothing) == packed
+
+
+def test_what_was_packed_last_is_what_up_ships(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert chosen("x86_64", cache) is None
+    packed = pack_installed(cache, runner=nothing, root=make_root(tmp_path / "root"))
+    choose(packed, packed.arch, cache)
+    assert chosen(packed.arch, cache) == packed
+    assert chosen("riscv64", cache) is None
+    Path(packed.path).write_bytes(b"cut off")
+    assert chosen(packed.arch, cache) is None
+    choose(None, packed.arch, cache)
+    assert not list(cache.glob("chosen-*"))
 
 
 def test_a_release_for_another_processor_without_its_glibc_is_refused(tmp_path: Path) -> None:

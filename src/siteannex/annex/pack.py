@@ -18,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from siteannex.annex.packing.archive import Member, tar_gz
@@ -39,7 +39,7 @@ from siteannex.model import EpSoftware
 from siteannex.ports import CommandResult
 from siteannex.private import private_dir
 
-__all__ = ["Runner", "check_versions", "pack_installed", "pack_release", "run_local"]
+__all__ = ["Runner", "check_versions", "choose", "chosen", "pack_installed", "pack_release", "run_local"]
 
 _OPTIONAL_PLACES = frozenset(f"{kind}/{name}" for kind, names in OPTIONAL.items() for name in names)
 _REQUIRED_PLACES = frozenset(f"{kind}/{name}" for kind, names in REQUIRED.items() for name in names)
@@ -102,6 +102,25 @@ def pack_release(
         system = system_library_dirs(root, elf.arch if elf else None)
         release = Source(release.name, release.programs, release.libraries, system, release.root)
         return _pack(release, cache_dir, f"release-{wanted[:32]}", runner)
+
+
+def choose(software: EpSoftware | None, arch: str, cache_dir: Path) -> None:
+    """Make `up` use this EP software for sites of that architecture; None: the AP's own HTCondor again."""
+    choice = cache_dir / f"chosen-{arch}.json"
+    if software is None:
+        choice.unlink(missing_ok=True)
+    else:
+        private_dir(cache_dir)
+        _write(choice, json.dumps(asdict(software), indent=1, sort_keys=True).encode())
+
+
+def chosen(arch: str, cache_dir: Path) -> EpSoftware | None:
+    """What `choose` was told, if it is still there whole."""
+    try:
+        software = EpSoftware(**json.loads((cache_dir / f"chosen-{arch}.json").read_text()))
+        return software if Path(software.path).stat().st_size == software.size_bytes else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _fetched(source: str, target: Path) -> Path:

@@ -221,7 +221,8 @@ def detail_lines(row: Row, now: datetime) -> list[str]:
         gpus = f", {slot.gpus} GPU {slot.gpu_model}".rstrip() if slot.gpus else ""
         job_text = f", job {slot.job}" if slot.job else ""
         size = f"{slot.cpus} CPU, {format_memory(slot.memory_mib)}{gpus}"
-        lines.append(f"  {slot.name}: {slot.state}/{slot.activity}, free {size}{job_text}")
+        has = "has" if slot.slot_type == "Dynamic" else "free"
+        lines.append(f"  {slot.name}: {slot.state}/{slot.activity}, {has} {size}{job_text}")
     if row.trouble:
         lines.append(f"note: {row.trouble}")
     return lines

@@ -18,11 +18,14 @@ def pack(
     sha256: Annotated[str | None, typer.Option(help="Its checksum; required with --from.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Pack the EP software that is shipped to sites: this AP's HTCondor, or a release tarball."""
+    """Pack the EP software that is shipped to sites: this AP's HTCondor, or a release tarball.
+
+    What was packed last is what `up` ships to sites of its architecture.
+    """
     import json
     from dataclasses import asdict
 
-    from siteannex.annex.pack import pack_installed, pack_release
+    from siteannex.annex.pack import choose, pack_installed, pack_release
     from siteannex.transport.places import Places
     from siteannex.units import format_bytes
 
@@ -30,6 +33,7 @@ def pack(
         raise typer.BadParameter("give the tarball's checksum: --sha256 SUM", param_hint="--sha256")
     cache = Places.from_environment().state / "ep"
     software = pack_release(source, sha256, cache) if source and sha256 else pack_installed(cache)
+    choose(software if source else None, software.arch, cache)
     if json_output:
         print(json.dumps(asdict(software), indent=1))
     else:

@@ -6,7 +6,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from siteannex.annex.pack import pack_installed
+from siteannex.annex.pack import chosen, pack_installed
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.up import Tools
@@ -81,7 +81,7 @@ class Wiring:
 
     def pack(self, site: Site) -> EpSoftware:
         """The EP software for a site: a release tarball packed for its architecture, else this AP's HTCondor."""
-        return pack_installed(self.ep_cache)
+        return chosen(site.arch, self.ep_cache) or pack_installed(self.ep_cache)
 
     @property
     def ep_cache(self) -> Path:
