@@ -35,9 +35,11 @@ def render(failure: StageFailure) -> str:
 
     lines = [f"{failure.stage.label:<9}FAILED: {failure.code}", f"  what   {failure.summary}"]
     for item in failure.evidence:
-        first, *rest = item.text.splitlines() or [""]
-        lines.append(f"  seen   {item.source}: {first}")
-        lines += [f"         {line}" for line in rest]
+        seen = item.text.splitlines()
+        if len(seen) > 1:
+            lines += [f"  seen   {item.source}:", *(f"         {line}" for line in seen)]
+        else:
+            lines.append(f"  seen   {item.source}: {item.text}")
     meaning = FAILURES[failure.code].meaning if failure.code in FAILURES else ""
     if meaning and meaning.rstrip(".") not in failure.summary:
         lines.append(f"  so     {meaning}")
