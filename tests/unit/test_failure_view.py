@@ -32,7 +32,8 @@ def test_a_failure_says_what_was_seen_what_it_means_and_what_to_do() -> None:
     assert render(BROKEN).splitlines() == [
         "join     FAILED: collector-unreachable",
         "  what   c1 gets no answer from ap.lab:9618",
-        "  seen   MasterLog of pilot 71: attempt to connect failed",
+        "  seen   MasterLog of pilot 71:",
+        "         attempt to connect failed",
         "         Connection timed out (errno = 110)",
         "  so     The node cannot reach the collector.",
         "  do     Ask the site whether compute nodes may open that port outwards.",
