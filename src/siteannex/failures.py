@@ -41,6 +41,11 @@ FAILURES: dict[str, FailureKind] = {
         "Use another --name, or siteannex down it first.",
     ),
     "annex-unknown": FailureKind(Stage.PLAN, "No annex of that name is known.", "siteannex status shows the names."),
+    "job-unknown": FailureKind(
+        Stage.PLAN,
+        "No job of that id is in this access point's queue or history.",
+        "condor_q shows your jobs; a job submitted at another access point is only known there.",
+    ),
     "annex-busy": FailureKind(
         Stage.PLAN,
         "Another siteannex command is at work on this annex.",

@@ -5,11 +5,12 @@ Nothing heavy is imported here or in the verb files' heads, so that `siteannex -
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import typer
 
-from siteannex.cli import doctor, down, logs, pack, session, sites, status, up
+from siteannex.cli import doctor, down, logs, pack, session, sites, status, up, why
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("status", epilog=status.EXAMPLES)(status.status)
+app.command("why", epilog=why.EXAMPLES)(why.why)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 app.command("down", epilog=down.EXAMPLES)(down.down)
 app.command("login", epilog=session.LOGIN_EXAMPLES)(session.login)
@@ -32,8 +34,17 @@ app.command("pack", epilog=pack.EXAMPLES)(pack.pack)
 app.add_typer(sites.app, name="sites")
 
 
+class Stopped(BaseException):
+    """Ctrl-C. Not a KeyboardInterrupt, because typer ends the process at those without a word."""
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise Stopped
+
+
 def main() -> None:
     """Run the command line; failures end with their stage's exit code (`siteannex --help` never imports their text)."""
+    signal.signal(signal.SIGINT, _stop)
     try:
         app()
     except AnnexError as problem:
@@ -41,7 +52,7 @@ def main() -> None:
 
         show(problem.failure, as_json="--json" in sys.argv)
         sys.exit(exit_code(problem.failure.stage))
-    except KeyboardInterrupt:
+    except Stopped:
         print(
             "\nStopped watching. Whatever was submitted goes on: siteannex status shows it, siteannex down ends it.",
             file=sys.stderr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from siteannex.annex.pack import chosen, pack_installed
@@ -16,7 +17,7 @@ from siteannex.errors import AnnexError
 from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
 from siteannex.ports import Prompt, Transport
-from siteannex.site.loader import load_site
+from siteannex.site.loader import load_site, read_site, site_files
 from siteannex.site.schema import Site
 from siteannex.transport.passwords import store_password, stored_password
 from siteannex.transport.places import Places
@@ -39,6 +40,14 @@ class Wiring:
     def site(self, name: str) -> Site:
         """Load a site by name."""
         return load_site(name, site_directories())
+
+    def sites(self) -> list[Site]:
+        """Every site whose file can be read."""
+        found = []
+        for path in site_files(site_directories()).values():
+            with suppress(AnnexError):
+                found.append(read_site(path))
+        return found
 
     def login_user(self, site: Site) -> str | None:
         """The login name asked for, if any: the option, then the settings."""
@@ -77,7 +86,7 @@ class Wiring:
     def access(self, annex: Annex) -> SlurmSite:
         """The annex's site under the account that brought it up, logging in when no session is held."""
         site = self.site(annex.plan.request.site)
-        return SlurmSite(site, self.connect(site, self._user or annex.state().login.partition("@")[0] or None))
+        return SlurmSite(site, self.connect(site, self._user or annex.state().login.rpartition("@")[0] or None))
 
     def pack(self, site: Site) -> EpSoftware:
         """The EP software for a site: a release tarball packed for its architecture, else this AP's HTCondor."""
@@ -98,5 +107,6 @@ class Wiring:
             pack=self.pack,
             connect=self.connect,
             held=self.held,
+            user=self._user,
             new_id=lambda name: f"{name}-{secrets.token_hex(4)}",
         )

@@ -42,7 +42,7 @@ _SLOT_ATTRIBUTES = [
     *("Name", "SlotType", "PartitionableSlot", "DynamicSlot", "AnnexName", "SiteannexRequestId", "SiteannexSite"),
     *("EPSlurmJobId", "Machine", "AuthenticatedIdentity", "State", "Activity", "Cpus", "Memory", "GPUs", "GPUs*"),
     *("AvailableGPUs", "CUDA*", "TotalSlot*", "TotalCpus", "TotalMemory", "TotalGPUs", "JobId", "LastHeardFrom"),
-    *("CondorVersion", "SiteannexCode", "SiteannexText"),
+    *("CondorVersion", "SiteannexDraining", "SiteannexCode", "SiteannexText"),
 ]
 _DAEMON_ATTRIBUTES = ["Name", "MyAddress", "Machine", "CondorVersion", "MyCurrentTime", "LastHeardFrom"]
 
@@ -160,10 +160,8 @@ class CondorPool:
         """
         settings, identity = self.settings(), self.identity()
         constraint = ads.slots_constraint(identity, annex_id)
-        pools = [""] if settings.collector_host else []
-        pools += [settings.annex_collector] if settings.annex_collector else []
         found: dict[tuple[str, str], Slot] = {}
-        for pool in pools:
+        for pool in self.collectors():
             problem = f"the collector {pool or settings.collector_host} does not answer"
             answer = self._ask(problem, "query", pool=pool, kind="Startd", constraint=constraint, keep=_SLOT_ATTRIBUTES)
             for slot in map(ads.slot_from_ad, answer):
@@ -182,6 +180,23 @@ class CondorPool:
     def waiting_jobs(self) -> int:
         """How many of this user's idle jobs name any annex."""
         return len(self._jobs(ads.waiting_constraint(self._owner())))
+
+    def collectors(self) -> list[str]:
+        """Every collector an EP of ours can be in; "" is the configured one."""
+        settings = self.settings()
+        return [""] * bool(settings.collector_host) + [settings.annex_collector] * bool(settings.annex_collector)
+
+    def owner(self) -> str:
+        """This user as the schedd's jobs name them (`Owner`)."""
+        return self._owner()
+
+    def at_schedd(self, op: str, **arguments: object) -> Any:
+        """Ask this AP's schedd one of the worker's operations. AnnexError(ap-unreachable)."""
+        return self._ask("the schedd does not answer", op, schedd=self._place(), **arguments)
+
+    def ask(self, op: str, **arguments: object) -> Any:
+        """Ask one of the worker's other operations. AnnexError(ap-unreachable)."""
+        return self._ask("HTCondor does not answer", op, **arguments)
 
     def _owner(self) -> str:
         return self.identity().partition("@")[0]

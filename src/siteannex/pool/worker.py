@@ -76,6 +76,79 @@ def _jobs(condor: Any, *, schedd: dict[str, str], constraint: str, projection: l
     return [_kept(_plain(ad), projection) for ad in _at(condor, schedd).query(constraint, projection)]
 
 
+def _job_ads(condor: Any, *, schedd: dict[str, str], constraint: str, limit: int) -> Answer:
+    return [_full(ad) for ad in _at(condor, schedd).query(constraint, [], limit=limit)]
+
+
+def _demand(condor: Any, *, schedd: dict[str, str], constraint: str, alike: list[str], limit: int) -> Answer:
+    """Jobs, those that are `alike` in these attributes (`X*`: all that begin with X) counted as one."""
+    groups: dict[str, dict[str, Answer]] = {}
+    for ad in _at(condor, schedd).query(constraint, [], limit=limit):
+        mark = json.dumps(sorted((key.lower(), str(ad.lookup(key))) for key in ad if _kept({key: 0}, alike)))
+        group = groups.setdefault(mark, {"count": 0, "job": None})
+        group["count"] += 1
+        group["job"] = group["job"] or _full(ad)
+    return list(groups.values())
+
+
+def _history(condor: Any, *, schedd: dict[str, str], constraint: str, keep: list[str]) -> Answer:
+    return [_kept(_plain(ad), keep) for ad in _at(condor, schedd).history(constraint, keep, 1)]
+
+
+def _slot_ads(condor: Any, *, pool: str, constraint: str) -> Answer:
+    ads = condor.Collector(pool or None).query(condor.AdType.Startd, constraint or None)
+    return [_full(ad) for ad in ads]
+
+
+def _parse(_: Any, *, ads: list[str]) -> Answer:
+    import classad2
+
+    return [_full(classad2.ClassAd(text)) for text in ads]
+
+
+def _full(ad: Any) -> dict[str, Answer]:
+    """An ad to be read (`values`), taken apart (`sources`: what is an expression) and sent back (`text`)."""
+    import classad2
+
+    sources = {key: str(ad[key]) for key in ad if isinstance(ad[key], classad2.ExprTree)}
+    return {"text": str(ad), "values": _plain(ad), "sources": sources}
+
+
+def _evaluate(_: Any, *, job: str, cases: list[dict[str, Any]]) -> Answer:
+    """For each case (a slot with attributes set anew, and questions), an answer to each question.
+
+    `side` says whose expression it is: the job's, the slot's, or a job's condition on each `gpu`, whose answer is how
+    many of the slot's GPUs meet it. `missing` names what it looks up in the other ad and does not find there.
+    """
+    import classad2
+
+    asking = classad2.ClassAd(job)
+    answers = []
+    for case in cases:
+        slot = classad2.ClassAd(case["slot"])
+        for name, text in case["set"].items():
+            slot[name] = classad2.ExprTree(text)
+        answers.append([_answered(asking, slot, question) for question in case["questions"]])
+    return answers
+
+
+def _answered(job: Any, slot: Any, question: dict[str, str]) -> dict[str, Answer]:
+    import classad2
+
+    asked = classad2.ExprTree(question["expr"])
+    mine, other = (slot, job) if question["side"] == "slot" else (job, slot)
+    outside = [name.split(".")[1] if "." in name else name for name in mine.externalRefs(asked)]
+    if question["side"] != "gpu":
+        there = {name.lower() for name in other}
+        value = asked.eval(mine, other)
+    else:
+        mine = classad2.ClassAd(str(job))
+        mine["RequireGPUs"] = asked
+        there = {name.lower() for gpu in _kept(_plain(slot), ["GPUs_GPU_*"]).values() for name in gpu or {}}
+        value = classad2.ExprTree("countMatches(MY.RequireGPUs, TARGET.AvailableGPUs)").eval(mine, slot)
+    return {"value": _plain_value(value), "missing": [name for name in outside if name.lower() not in there]}
+
+
 def _at(condor: Any, schedd: dict[str, str]) -> Any:
     import classad2
 
@@ -118,6 +191,12 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "ping": _ping,
     "query": _query,
     "jobs": _jobs,
+    "job_ads": _job_ads,
+    "demand": _demand,
+    "history": _history,
+    "slot_ads": _slot_ads,
+    "parse": _parse,
+    "evaluate": _evaluate,
 }
 
 

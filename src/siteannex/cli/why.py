@@ -1,0 +1,60 @@
+"""`siteannex why JOB|DAG-NODE|ANNEX`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from siteannex.annex.why_job import Desk, JobStory
+    from siteannex.cli.wiring import Wiring
+
+EXAMPLES = """\b
+Examples:
+  siteannex why 4711.0
+  siteannex why expanse --remote
+"""
+
+
+def why(
+    what: Annotated[str, typer.Argument(help="A job (4711.0 or 4711), a DAG node's name, or an annex.")],
+    remote: Annotated[bool, typer.Option("--remote", help="Ask the batch system too (may need a login).")] = False,
+    login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say why a job does not run, or where an annex stands and what comes next."""
+    from siteannex.annex.why_job import is_job_id, why_job, why_node
+    from siteannex.cli.screen import make_screen
+    from siteannex.cli.wiring import Wiring
+    from siteannex.failures import fail
+
+    wiring = Wiring(make_screen(json_output=json_output), user=login)
+    if is_job_id(what):
+        _show_job(why_job(what, _desk(wiring)), json_output=json_output)
+        return
+    story = why_node(what, _desk(wiring))
+    if story is None:
+        raise fail("annex-unknown", "", f"no annex and no DAG node in the queue is named {what!r}")
+    _show_job(story, json_output=json_output)
+
+
+def _desk(wiring: Wiring) -> Desk:
+    from siteannex.annex.why_job import Desk
+    from siteannex.pool.job_queue import JobQueue
+
+    return Desk(JobQueue(wiring.pool), wiring.store, wiring.clock, wiring.sites)
+
+
+def _show_job(story: JobStory, *, json_output: bool) -> None:
+    import json
+
+    from siteannex.annex.why_job import as_data
+    from siteannex.annex.why_view import job_lines
+    from siteannex.cli.screen import printable
+
+    if json_output:
+        print(json.dumps(as_data(story), indent=1))
+        return
+    for line in job_lines(story):
+        print(printable(line))
