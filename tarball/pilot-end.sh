@@ -64,10 +64,22 @@ CONF
     pause 2
 }
 
+# An annex whose directory is gone was taken down (or forgotten by a command that failed): nobody waits for this EP.
+# Seen three times in a row, because a network file system may blink.
+heed_removal() {
+    if [ -d "$ANNEX_DIR" ]; then
+        GONE=0
+        return
+    fi
+    GONE=$((GONE + 1))
+    [ "$GONE" -ne 3 ] || SIGNAL=stop
+}
+
 # From READY to the end of HTCondor, whatever ends it.
 watch() {
-    DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0
+    DRAINING=0 EVICTING=0 FAST_AT=0 EMPTY=0 GONE=0
     while alive; do
+        heed_removal
         left=$((ENDS_AT - $(now)))
         got=$SIGNAL
         SIGNAL=""
@@ -181,6 +193,15 @@ answer_for_logs() {
     pack_logs "$given"
 }
 
+# No other pilot can still need the annex's directory: all have left their mark, or Slurm knows of no other (one that
+# was cancelled in the queue, or died with its node, leaves no mark).
+is_last() {
+    set -- "$ANNEX_DIR"/pilots/*
+    [ -e "$1" ] && [ "$#" -ge "$P_PILOTS" ] && return 0
+    others=$(timeout 20 squeue -h -r --name="$P_ANNEX_ID" -o %A 2>/dev/null) || return 1
+    ! printf '%s\n' "$others" | grep -q -v -x -e "$SLURM_JOB_ID" -e ''
+}
+
 # The record stays in the log directory. The last pilot of the annex takes the annex's directory away, token included.
 leave() {
     mkdir -p "$LOGS" 2>/dev/null
@@ -190,8 +211,7 @@ leave() {
     { : >"$ANNEX_DIR/pilots/$JOB"; } 2>/dev/null
     # Moved, not removed: on NFS an open file that is removed keeps its directory from going.
     mv -f "$ANNEX_DIR/slurm-${SLURM_JOB_ID:-0}.out" "$LOGS/$JOB.out" 2>/dev/null
-    set -- "$ANNEX_DIR"/pilots/*
-    if [ -e "$1" ] && [ "$#" -ge "$P_PILOTS" ]; then
+    if is_last; then
         case $ANNEX_DIR in
         */annex/"$P_ANNEX_ID") rm -rf "$ANNEX_DIR" 2>/dev/null ;;
         esac

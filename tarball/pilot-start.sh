@@ -34,18 +34,19 @@ usable() {
     if [ "${mib:-999999}" -lt 200 ]; then echo "only $mib MiB free"; fi
 }
 
-free_mib() { df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }'; }
+free_mib() { timeout 30 df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }'; }
 
 unpack() {
     archive="$SITEANNEX_HOME/ep/$P_EP_SHA256.tar.gz"
     [ -r "$archive" ] || fail ep-unpack-failed "$archive is not there"
     if command -v sha256sum >/dev/null 2>&1; then
-        sum=$(sha256sum <"$archive" | cut -c 1-64)
+        # Bounded: a shared file system that hangs must not hold the allocation until its walltime.
+        sum=$(timeout 300 sha256sum <"$archive" | cut -c 1-64)
         [ "$sum" = "$P_EP_SHA256" ] || fail ep-unpack-failed "$archive is damaged: its sha256 is $sum"
     fi
     EP="$DIR/ep"
-    if ! mkdir "$EP" 2>"$DIR/err" || ! tar -xzf "$archive" -C "$EP" 2>"$DIR/err"; then
-        fail ep-unpack-failed "tar: $(seen "$DIR/err" 3)"
+    if ! mkdir "$EP" 2>"$DIR/err" || ! timeout 300 tar -xzf "$archive" -C "$EP" 2>"$DIR/err"; then
+        fail ep-unpack-failed "tar: $(seen "$DIR/err" 3) (it has 300 s)"
     fi
     # What some sites preload into every program is built for their glibc, not for the one packed with the EP.
     unset LD_PRELOAD LD_AUDIT

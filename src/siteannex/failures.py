@@ -41,6 +41,11 @@ FAILURES: dict[str, FailureKind] = {
         "Use another --name, or siteannex down it first.",
     ),
     "annex-unknown": FailureKind(Stage.PLAN, "No annex of that name is known.", "siteannex status shows the names."),
+    "state-unreadable": FailureKind(
+        Stage.PLAN,
+        "What is recorded of an annex cannot be read, so nobody can tell whether it lives.",
+        "Mend or move away the directory shown; look at the site for what it may have left.",
+    ),
     "job-unknown": FailureKind(
         Stage.PLAN,
         "No job of that id is in this access point's queue or history.",
@@ -201,6 +206,11 @@ FAILURES: dict[str, FailureKind] = {
         "A file at the site exists and cannot be read.",
         "Mend its permissions at the site.",
     ),
+    "slurm-missing": FailureKind(
+        Stage.SHIP,
+        "There is no Slurm on the PATH of your account at the login host.",
+        "Check that sbatch works there in a login shell; the login host may be a data transfer node.",
+    ),
     # SUBMIT: the batch system's answer
     "submit-refused": FailureKind(Stage.SUBMIT, "The batch system refused the job.", "Read its words above."),
     "account-invalid": FailureKind(
@@ -330,6 +340,13 @@ FAILURES: dict[str, FailureKind] = {
         Stage.READY,
         "HTCondor ended at the node before its time.",
         "siteannex logs NAME --file MasterLog; up again.",
+        retryable=True,
+    ),
+    # DRAIN: on its way out
+    "annex-draining": FailureKind(
+        Stage.DRAIN,
+        "The annex of that name takes no new jobs and ends when its running ones do.",
+        "Wait until it has ended, or siteannex down NAME --now, then up again.",
         retryable=True,
     ),
     # RELEASED: the end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -82,8 +82,6 @@ class BatchState(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     PREEMPTED = "PREEMPTED"
     UNKNOWN = "UNKNOWN"
-    GONE = "GONE"
-    """The scheduler no longer knows the job."""
 
     @property
     def ended(self) -> bool:
@@ -159,6 +157,8 @@ class Slot:
     """The job running in it, `cluster.proc`."""
     last_heard: datetime | None = None
     version: str = ""
+    draining: bool = False
+    """The EP takes no new jobs."""
     failed_code: str = ""
     """Set in the ad of a pilot that could not become an EP: its failure code, and what it saw."""
     failed_text: str = ""
@@ -209,4 +209,5 @@ class Witnesses:
     batch: tuple[BatchJob, ...] | None = None
     reports: tuple[PilotReport, ...] | None = None
     slots: tuple[Slot, ...] | None = None
-    jobs: JobCounts = field(default_factory=JobCounts)
+    site_now: datetime | None = None
+    """The site's own clock when it answered."""

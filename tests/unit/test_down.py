@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 import pytest
 
-from siteannex.annex.down import END_WAIT_S, STOP_WAIT_S, forget
+from siteannex.annex.down import forget
+from siteannex.annex.ending import END_WAIT_S, STOP_WAIT_S
 from siteannex.annex.events import What
 from siteannex.annex.store import Annex
 from siteannex.errors import AnnexError, Stage
@@ -80,7 +82,11 @@ def test_a_pilot_that_does_not_end_by_itself_is_cancelled_after_a_while(world: W
     annex = brought_up(world)
     world.slurm.set("deaf")
     world.down(annex, now=True)
-    assert world.slurm.cancels() == ["--batch --signal=TERM 71", "71"]
+    assert world.slurm.cancels() == [
+        "--batch --signal=TERM 71",
+        "71",
+        f"--user={getpass.getuser()} --name={annex.plan.annex_id}",
+    ]
     assert STOP_WAIT_S < sum(world.clock.slept) < END_WAIT_S
     assert_nothing_left(world, annex)
 
@@ -99,7 +105,7 @@ def test_when_slurm_cannot_be_asked_nothing_is_cancelled_or_removed(world: World
     annex = brought_up(world)
     world.slurm.set("squeue.down", "slurm_load_jobs error: Unable to contact slurm controller")
     words = failed(world, annex, now=True)
-    assert "nothing was cancelled" in words
+    assert "could not say" in words
     assert "Unable to contact slurm controller" in words
     assert world.slurm.cancels() == []
     assert world.directory(annex).exists()

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
 
 from siteannex.annex.events import AnnexState
-from siteannex.annex.judge import Deadlines, Verdict, judge, owned_job_ids
+from siteannex.annex.judge import Deadlines, Verdict, judge
 from siteannex.errors import Evidence, Stage
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchJob, BatchState, PilotReport, PilotShape, Plan, Slot, Witnesses
 from siteannex.scheduler.slurm import HOPELESS_REASONS
 from tests.unit.samples import NOW, ago, job, plan, report, slot
 
-SUBMITTED = AnnexState(stage=Stage.SUBMIT, job_ids=("71",), submit_begun=True)
-WAS_READY = AnnexState(stage=Stage.READY, job_ids=("71",), submit_begun=True, ready_at=ago(600))
+SUBMITTED = AnnexState(stage=Stage.SUBMIT, job_ids=("71",), submit_begun=True, submitted_at=ago(700))
+WAS_READY = AnnexState(
+    stage=Stage.READY,
+    job_ids=("71",),
+    submit_begun=True,
+    submitted_at=ago(700),
+    ready_at=ago(600),
+    ready_ids=("71",),
+)
 PLANNED = plan()
 STARTED = report("EP_START", seconds_ago=3)
 
@@ -103,7 +110,35 @@ TABLE = {
     "too few CPUs": Row(Stage.EP_CONFIG, "slots-too-small", "4 CPUs", slots=(FEW_CPUS,)),
     "draining": Row(Stage.DRAIN, slots=(slot(),), reports=(report("READY"), report("DRAIN")), state=WAS_READY),
     "ended as it should": Row(
-        Stage.RELEASED, says="idle", reports=(report("READY"), report("RELEASED", text="idle")), state=WAS_READY
+        Stage.RELEASED,
+        says="idle",
+        batch=(job(state=BatchState.COMPLETED),),
+        reports=(report("READY"), report("RELEASED", text="idle")),
+        state=WAS_READY,
+    ),
+    "says it ended while Slurm still holds its allocation": Row(
+        Stage.DRAIN, says="ending: idle", reports=(report("READY"), report("RELEASED", text="idle")), state=WAS_READY
+    ),
+    "told to end before it was ready": Row(
+        Stage.BATCH_JOB,
+        "batch-job-cancelled",
+        "before its EP was ready",
+        batch=(job(state=BatchState.COMPLETED),),
+        reports=(report("BATCH_JOB"), report("RELEASED", text="cancelled")),
+    ),
+    "just submitted, one empty answer of Slurm": Row(
+        Stage.BATCH_JOB, says="does not show it yet", batch=(), state=replace(SUBMITTED, submitted_at=ago(20))
+    ),
+    "its ad is old and Slurm was not asked": Row(
+        Stage.DRAIN, says="not heard since", batch=None, slots=(slot(last_heard=ago(600)),), state=WAS_READY
+    ),
+    "an empty answer of Slurm, its ad fresh": Row(Stage.READY, batch=(), slots=(slot(last_heard=ago(5)),)),
+    "draining, by its ad alone": Row(Stage.DRAIN, batch=None, slots=(slot(draining=True),), state=WAS_READY),
+    "stuck while it unpacks": Row(
+        Stage.EP_START, "ep-start-silent", "written nothing for", reports=(report("BATCH_JOB", seconds_ago=700),)
+    ),
+    "READY by its own report, then over walltime": Row(
+        Stage.RELEASED, batch=(job(state=BatchState.TIMEOUT),), reports=(report("READY"),)
     ),
     "ended as it should, its ad still there": Row(
         Stage.RELEASED, reports=(report("RELEASED", text="idle"),), slots=(slot(),), batch=(), state=WAS_READY
@@ -116,7 +151,7 @@ TABLE = {
         Stage.RELEASED,
         says="walltime is over",
         batch=None,
-        state=AnnexState(stage=Stage.READY, job_ids=("71",), ready_at=ago(3601)),
+        state=replace(WAS_READY, ready_at=ago(3601)),
     ),
     "Slurm no longer knows it, never seen": Row(Stage.BATCH_JOB, "batch-job-lost", "no longer knows job 71", batch=()),
     "Slurm no longer knows it, was ready": Row(Stage.RELEASED, says="no longer knows it", batch=(), state=WAS_READY),
@@ -150,7 +185,6 @@ ENDINGS = {
     BatchState.NODE_FAIL: "batch-job-node-failed",
     BatchState.OUT_OF_MEMORY: "batch-job-out-of-memory",
     BatchState.PREEMPTED: "batch-job-preempted",
-    BatchState.GONE: "batch-job-failed",
 }
 
 
@@ -259,8 +293,3 @@ def test_a_pilot_that_can_never_start_is_told_after_the_other_one_ended() -> Non
     assert verdict.stage is Stage.BATCH_JOB
     assert verdict.failure is not None
     assert verdict.failure.code == "pending-forever"
-
-
-def test_owned_jobs_are_those_that_can_still_cost() -> None:
-    jobs = [job(str(index), state) for index, state in enumerate(BatchState)]
-    assert owned_job_ids(jobs) == tuple(each.job_id for each in jobs if each.state.living)

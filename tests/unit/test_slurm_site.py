@@ -41,7 +41,7 @@ def test_a_survey_tells_home_processor_and_what_is_there() -> None:
 
 
 def test_a_survey_that_fails_says_why() -> None:
-    assert refused(("uname", CommandResult(72, "/home\nx86_64\n", "sbatch: not found"))) == "submit-refused"
+    assert refused(("uname", CommandResult(72, "/home\nx86_64\n", "sbatch: not found"))) == "slurm-missing"
     assert refused(("uname", CommandResult(73, "", "mkdir: Disk quota exceeded"))) == "ship-failed"
     assert refused(("uname", fail("link-broken", "lab", "the link broke"))) == "link-broken"
 
@@ -67,13 +67,14 @@ def test_software_that_is_there_is_not_sent_again(tmp_path: Path) -> None:
     assert list(transport.files) == [f"/h/ep/{'ab' * 32}.tar.gz"]
 
 
-def test_a_refusal_cancels_by_name_and_removes_the_bundle() -> None:
+def test_a_refusal_is_told_and_ending_what_was_accepted_is_the_callers() -> None:
     provider, transport = access(("sbatch --parsable", CommandResult(1, "@pilot 1 71\n", "Invalid qos specification")))
     with pytest.raises(AnnexError) as raised:
         provider.submit(ANNEX, b"bundle", 2)
     assert raised.value.failure.code == "qos-invalid"
+    provider.cancel_annex(ANNEX, ("71",))
     assert f"--name={ANNEX}" in transport.scripts[-1]
-    assert f'rm -rf "$HOME/.siteannex/annex/{ANNEX}"' in transport.scripts[-1]
+    assert "scancel 71" in transport.scripts[-1]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_cancelling_a_job_that_is_gone_is_no_error_and_other_refusals_are() -> N
 def test_a_name_that_would_harm_in_a_script_is_refused(name: str) -> None:
     provider, transport = access()
     with pytest.raises(ValueError):
-        provider.release(name, ())
+        provider.remove(name)
     assert transport.scripts == []
 
 

@@ -82,12 +82,26 @@ def test_an_empty_state_directory_holds_no_annexes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"request": 5}', "\ud800"])
-def test_a_directory_without_a_readable_plan_is_no_annex(store: Store, annex: Annex, text: str | None) -> None:
+def test_an_annex_whose_plan_cannot_be_read_is_never_passed_over(store: Store, annex: Annex, text: str | None) -> None:
     file = annex.path / "plan.json"
     file.unlink()
     if text is not None:
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert list(store.annexes()) == []
+    with pytest.raises(AnnexError) as raised:
+        store.annexes()
+    assert raised.value.failure.code == "state-unreadable"
+    assert str(file) in raised.value.failure.evidence[0].source
+
+
+def test_a_directory_without_events_never_was_an_annex(store: Store, annex: Annex) -> None:
+    (annex.path / "events.jsonl").unlink()
+    assert store.annexes() == []
+
+
+def test_a_plan_of_another_version_is_read(annex: Annex) -> None:
+    data = json.loads((annex.path / "plan.json").read_text(encoding="utf-8"))
+    data |= {"later": 1, "request": data["request"] | {"also": 2}, "shape": data["shape"] | {"more": 3}}
+    assert plan_from_data(data) == annex.plan
 
 
 def test_a_plan_reads_back_as_it_was_written(annex: Annex) -> None:

@@ -56,7 +56,7 @@ class World:
     def down(self, annex: Annex, *, now: bool = False) -> None:
         """`siteannex down`."""
         access = SlurmSite(self.site, self.transport)
-        taking_down.down(annex, access, self.pool, self.clock, self.view, now=now)
+        taking_down.down(annex, access, self.store, self.pool, self.clock, self.view, now=now)
 
     def tools(self, *, pack: Callable[[Site], EpSoftware] | None = None) -> Tools:
         """The effects of a command."""
@@ -67,7 +67,7 @@ class World:
             pool=self.pool,
             pack=pack or (lambda _: self.software),
             connect=self._login,
-            held=lambda _: self.held,
+            held=lambda _site, _user: self.held,
             new_id=lambda name: f"{name}-{next(self.ids):08d}",
         )
 
@@ -75,7 +75,7 @@ class World:
         """The annex's directory at the site."""
         return self.transport.home / ".siteannex" / "annex" / annex.plan.annex_id
 
-    def _login(self, _: Site) -> Transport:
+    def _login(self, _: Site, user: str | None) -> Transport:
         self.on_login()
         self.logins += 1
         self.held = self.transport

@@ -67,7 +67,11 @@ class AnnexState:
     since: datetime | None = None
     job_ids: tuple[str, ...] = ()
     submit_begun: bool = False
+    submitted_at: datetime | None = None
+    """When the first submission was begun."""
     ready_at: datetime | None = None
+    ready_ids: tuple[str, ...] = ()
+    """Batch jobs whose EP has been ready at some time."""
     failure: StageFailure | None = None
     ended: bool = False
     """Nothing of it is left, or it failed and was cleaned: its name is free again."""
@@ -94,6 +98,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             state,
             begun=event.stage,
             submit_begun=state.submit_begun or event.stage is Stage.SUBMIT,
+            submitted_at=state.submitted_at or (event.at if event.stage is Stage.SUBMIT else None),
             join=str(data.get("join", state.join)),
             collector=str(data.get("collector", state.collector)),
         )
@@ -105,20 +110,25 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             since=event.at,
             ended=state.ended or bool(data.get("ended", False)),
         )
-    ids, sent = data.get("job_ids"), data.get("bytes_sent")
+    ids, ready, sent = data.get("job_ids"), data.get("ready"), data.get("bytes_sent")
     return replace(
         state,
         stage=event.stage,
         begun=None if event.what is What.DONE and state.begun is event.stage else state.begun,
         since=event.at if event.stage is not state.stage else state.since,
-        job_ids=tuple(dict.fromkeys((*state.job_ids, *(map(str, ids) if isinstance(ids, list) else ())))),
+        job_ids=_union(state.job_ids, ids),
+        ready_ids=_union(state.ready_ids, ready),
         ready_at=state.ready_at or (event.at if event.stage is Stage.READY else None),
-        failure=None if event.stage is Stage.READY else state.failure,
+        failure=None if event.stage in (Stage.READY, Stage.RELEASED) else state.failure,
         ended=state.ended or event.stage is Stage.RELEASED,
         end_text=str(data.get("text", "")) if event.stage is Stage.RELEASED else state.end_text,
         bytes_sent=state.bytes_sent + (sent if isinstance(sent, int) else 0),
         login=str(data.get("login", state.login)),
     )
+
+
+def _union(known: tuple[str, ...], new: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *(map(str, new) if isinstance(new, list) else ()))))
 
 
 def failure_to_data(failure: StageFailure) -> dict[str, Any]:

@@ -7,7 +7,6 @@ EP's ad stays in the collector for a while.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -25,8 +24,16 @@ class Deadlines:
 
     ep_start_s: float = 180.0
     """From the batch job running to the pilot's first report."""
+    step_s: float = 600.0
+    """From one of the pilot's reports to the next, until it reaches the AP (a hung scratch file system)."""
     join_s: float = 180.0
     """From the EP's start to its ad at the collector."""
+    lost_s: float = 120.0
+    """From submission until "Slurm does not know the job" is believed; one empty answer of squeue proves nothing."""
+    unheard_s: float = 240.0
+    """From an ad's last update (60 s apart) until it is taken for a dead EP's."""
+    queue_s: float = 7 * 86400.0
+    """How long a pilot may wait in the queue: as long as its token lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ def _whole(plan: Plan, state: AnnexState, pilots: tuple[PilotVerdict, ...]) -> V
         return Verdict(lead.stage, text, pilots)
     failed = [pilot for pilot in pilots if pilot.failure is not None]
     costly = [pilot for pilot in failed if pilot.job is not None and pilot.job.state.living]
-    told = next(iter(costly or (failed if state.ready_at is None else ())), None)
+    told = next(iter(costly or (() if state.ready_ids else failed)), None)
     if told is not None:  # also after READY, while it holds an allocation: it is not over
         return Verdict(told.stage, told.text, pilots, told.failure)
     last = failed[0] if failed else healthy[-1]
@@ -122,24 +129,30 @@ def _judge_pilot(
     reports = [report for report in witnesses.reports or () if report.job_id == job_id]
     bad = next((report for report in reports if report.code != "ok" and report.code in FAILURES), None)
     last = reports[-1] if reports else None
-    site = plan.request.site
+    ever_ready = job_id in state.ready_ids or any(report.stage == Stage.READY for report in reports)
+    site, there = plan.request.site, witnesses.site_now or now
     if bad is not None:
         return _failed(job_id, _reported(bad, reports, site), job)
     if (sign := next((ad for ad in ads if ad.failed_code in FAILURES), None)) is not None:
         return _failed(job_id, _advertised(sign, site), job)
     if last is not None and last.stage == Stage.RELEASED:
-        return PilotVerdict(job_id, Stage.RELEASED, last.text or "ended", None, job)
+        return _released(job_id, job, last, site, ever_ready=ever_ready)
     if job is not None and job.state.ended:
-        return _ended(job, state, site)
-    if job is None and witnesses.batch is not None:  # whatever ad lingers: Slurm was asked and knows no such job
-        return _lost(job_id, state, site)
+        return _ended(job, site, ever_ready=ever_ready)
+    unheard = _unheard_s(slots, now)
+    if job is None and witnesses.batch is not None and (not slots or unheard > limits.unheard_s):
+        return _unknown_to_slurm(job_id, state, now, site, limits, ever_ready=ever_ready)
+    if slots and unheard > limits.unheard_s:
+        text = f"not heard since {format_duration(unheard)}: the node may be gone (status --remote asks Slurm)"
+        return PilotVerdict(job_id, Stage.DRAIN, text, None, job, slots)
     if slots:
-        return _joined(job_id, job, slots, plan, draining=last is not None and last.stage == Stage.DRAIN)
+        draining = any(slot.draining for slot in slots) or (last is not None and last.stage == Stage.DRAIN)
+        return _joined(job_id, job, slots, plan, draining=draining)
     if job is None:
-        return _unseen(job_id, state, now, plan)
+        return _unseen(job_id, state, now, plan, limits)
     if job.state is BatchState.PENDING:
         return _pending(job, site)
-    return _starting(job, last, site, now, limits, asked=witnesses.slots is not None)
+    return _starting(job, last, site, there, limits, asked=witnesses.slots is not None)
 
 
 def _failed(job_id: str, what: StageFailure, job: BatchJob | None) -> PilotVerdict:
@@ -179,9 +192,21 @@ _ENDINGS = {
 }
 
 
-def _ended(job: BatchJob, state: AnnexState, site: str) -> PilotVerdict:
+def _released(job_id: str, job: BatchJob | None, last: PilotReport, site: str, *, ever_ready: bool) -> PilotVerdict:
+    """The pilot says it is over. While Slurm still holds its allocation it is not."""
+    text = last.text or "ended"
+    if job is not None and job.state.living:
+        return PilotVerdict(job_id, Stage.DRAIN, f"ending: {text}", None, job)
+    if ever_ready:
+        return PilotVerdict(job_id, Stage.RELEASED, text, None, job)
+    summary = f"the pilot ended before its EP was ready: {text}"
+    seen = [Evidence(f"pilot {job_id} on {last.node}, {last.at.isoformat()}", text)]
+    return _failed(job_id, failure("batch-job-cancelled", site, summary, evidence=seen), job)
+
+
+def _ended(job: BatchJob, site: str, *, ever_ready: bool) -> PilotVerdict:
     words = f"{job.state_text or job.state}, exit {job.exit_code or 'unknown'}, node {job.node or 'none'}"
-    if state.ready_at is not None or job.state is BatchState.COMPLETED:
+    if ever_ready or job.state is BatchState.COMPLETED:
         return PilotVerdict(job.job_id, Stage.RELEASED, f"batch job {job.job_id} ended: {words}", None, job)
     what = failure(
         _ENDINGS.get(job.state, "batch-job-failed"),
@@ -192,8 +217,17 @@ def _ended(job: BatchJob, state: AnnexState, site: str) -> PilotVerdict:
     return _failed(job.job_id, what, job)
 
 
-def _lost(job_id: str, state: AnnexState, site: str) -> PilotVerdict:
-    if state.ready_at is not None:
+def _unheard_s(slots: tuple[Slot, ...], now: datetime) -> float:
+    heard = [slot.last_heard for slot in slots if slot.last_heard is not None]
+    return seconds_between(max(heard), now) if heard else 0.0
+
+
+def _unknown_to_slurm(
+    job_id: str, state: AnnexState, now: datetime, site: str, limits: Deadlines, *, ever_ready: bool
+) -> PilotVerdict:
+    if state.submitted_at is not None and seconds_between(state.submitted_at, now) < limits.lost_s:
+        return PilotVerdict(job_id, Stage.BATCH_JOB, f"job {job_id} submitted; Slurm does not show it yet")
+    if ever_ready:
         return PilotVerdict(job_id, Stage.RELEASED, f"batch job {job_id} ended; Slurm no longer knows it")
     what = failure(
         "batch-job-lost",
@@ -225,16 +259,17 @@ def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Pl
     return PilotVerdict(job_id, Stage.EP_CONFIG, what.summary, what, job, slots)
 
 
-def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan) -> PilotVerdict:
+def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan, limits: Deadlines) -> PilotVerdict:
     """Neither Slurm was asked nor an ad is there: say what the events said, no more."""
-    if state.ready_at is None:
-        stage = max(state.stage, Stage.BATCH_JOB, key=lambda each: each.order)
-        return PilotVerdict(
-            job_id, stage, f"job {job_id} submitted; its EP is not seen yet (status --remote asks Slurm)"
-        )
-    if seconds_between(state.ready_at, now) > plan.walltime_s:
+    since = state.ready_at if job_id in state.ready_ids else None
+    start = since or state.submitted_at
+    longest_s = plan.walltime_s if since else plan.walltime_s + limits.queue_s
+    if start is not None and seconds_between(start, now) > longest_s:
         return PilotVerdict(job_id, Stage.RELEASED, "walltime is over")
-    return PilotVerdict(job_id, Stage.DRAIN, "its EP has left the collector (status --remote says why)")
+    if since is not None:
+        return PilotVerdict(job_id, Stage.DRAIN, "its EP has left the collector (status --remote says why)")
+    text = f"job {job_id} submitted; its EP is not seen yet (status --remote asks Slurm)"
+    return PilotVerdict(job_id, Stage.BATCH_JOB, text)
 
 
 def _pending(job: BatchJob, site: str) -> PilotVerdict:
@@ -271,14 +306,13 @@ def _starting(
             evidence=[Evidence(f"pilot {job.job_id}", f"{last.stage} {last.code} {last.text}")],
         )
         return _failed(job.job_id, what, job)
+    if stage.order < Stage.AP_CONNECT.order and waited_s > limits.step_s:
+        summary = f"job {job.job_id} is {where} and its pilot has written nothing for {format_duration(waited_s)}"
+        seen = [Evidence(f"pilot {job.job_id}, its last line", f"{last.stage} {last.code} {last.text}")]
+        return _failed(job.job_id, failure("ep-start-silent", site, summary, evidence=seen), job)
     shown = min(stage, Stage.AP_CONNECT, key=lambda each: each.order)
     return PilotVerdict(job.job_id, shown, f"{last.text} ({job.node})" if job.node else last.text, None, job)
 
 
 def _stage_of(report: PilotReport) -> Stage:
     return Stage(report.stage) if report.stage in set(Stage) else Stage.BATCH_JOB
-
-
-def owned_job_ids(jobs: Iterable[BatchJob]) -> tuple[str, ...]:
-    """Ids of the batch jobs that can still run or cost anything."""
-    return tuple(job.job_id for job in jobs if job.state.living)

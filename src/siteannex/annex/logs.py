@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 
-from siteannex.annex.slurm_site import SlurmSite
+from siteannex.annex.slurm_site import LOG_LIMIT_BYTES, SlurmSite
 from siteannex.annex.store import Annex
 from siteannex.ports import Clock
 
@@ -35,7 +35,7 @@ def _members(name: str, archive: bytes) -> list[tuple[str, bytes]]:
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content is not None:
-                    files.append((f"{member.name.rsplit('/', 1)[-1]} (pilot {job_id})", content.read()))
+                    files.append((f"{member.name.rsplit('/', 1)[-1]} (pilot {job_id})", content.read(LOG_LIMIT_BYTES)))
     except (tarfile.TarError, zlib.error, OSError, EOFError) as problem:
         files.append((name, f"damaged log archive: {problem}".encode()))
     return files

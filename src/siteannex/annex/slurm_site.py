@@ -78,7 +78,7 @@ class SlurmSite:
         )
         if answer.status == 72:
             raise fail(
-                "submit-refused",
+                "slurm-missing",
                 self.site.name,
                 "Slurm is not on the PATH of your account there",
                 evidence=[_seen(answer)],
@@ -100,9 +100,9 @@ class SlurmSite:
     def submit(self, annex_id: str, archive: bytes, pilots: int) -> tuple[str, ...]:
         """Unpack the bundle and submit its pilots, in one round trip; returns the new job ids.
 
-        Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses; then every
-        pilot accepted before the refusal is cancelled and the bundle is removed. AnnexError(submit-uncertain) when its
-        answer was lost: then nothing is removed, and only a look by name tells what was accepted.
+        Safe to repeat: a pilot is submitted at most once, ever. AnnexError(SUBMIT) when Slurm refuses: pilots accepted
+        before the refusal are left for the caller to end. AnnexError(submit-uncertain) when its answer was lost: only a
+        look by name tells what was accepted.
         """
         annex_dir = self._annex_dir(annex_id)
         unpack = (
@@ -121,21 +121,17 @@ class SlurmSite:
                 "ship-failed", self.site.name, "the bundle could not be unpacked there", evidence=[_seen(unpacked)]
             )
         if submitted.status != 0:
-            refusal = slurm.refusal(submitted, self.site.name)
-            if refusal.failure.code != "submit-uncertain":
-                remove = f"{slurm.cancel_all_script(annex_id)}\nrm -rf {annex_dir}"
-                self._must(remove, "what was accepted before sbatch refused could not be removed")
-            raise refusal
+            raise slurm.refusal(submitted, self.site.name)
         if not (job_ids := slurm.read_submitted(submitted.stdout)):
             raise fail("submit-uncertain", self.site.name, "sbatch gave no job id", evidence=[_seen(submitted)])
         return job_ids
 
-    def observe(self, annex_id: str, since: datetime) -> Sighting:
+    def observe(self, annex_id: str, since: datetime, known: tuple[str, ...] = ()) -> Sighting:
         """Ask Slurm about the annex's pilots and read their progress files. One round trip."""
         annex_dir, log_dir = self._annex_dir(annex_id), self._log_dir(annex_id)
         queue, progress, left = self.transport.run(
             [
-                Command(slurm.query_script(annex_id, since=since)),
+                Command(slurm.query_script(annex_id, since=since, known=known)),
                 Command(f"cat {annex_dir}/progress/*.jsonl {log_dir}/*.jsonl 2>/dev/null; true"),
                 Command(f"[ -d {annex_dir} ]"),
             ]
@@ -158,16 +154,19 @@ class SlurmSite:
         """End pilots now, pending or running."""
         self._must(slurm.cancel_script(job_ids), "the pilots could not be cancelled")
 
-    def release(self, annex_id: str, job_ids: tuple[str, ...]) -> None:
-        """Cancel whatever still runs and remove the annex's directory, token included. Log archives stay."""
-        annex_dir = self._annex_dir(annex_id)
-        cancel = f"{slurm.cancel_script(job_ids)}\n" if job_ids else ""
-        self._must(f"{cancel}rm -rf {annex_dir}", "the annex's directory could not be removed")
+    def cancel_annex(self, annex_id: str, job_ids: tuple[str, ...]) -> None:
+        """Tell Slurm to end every pilot of an annex, also unknown ones. Whether it did only `observe` can say."""
+        self._run(slurm.cancel_annex_script(annex_id, job_ids))
+
+    def remove(self, annex_id: str) -> None:
+        """Remove the annex's directory, token included. Log archives stay."""
+        self._must(f"rm -rf {self._annex_dir(annex_id)}", "the annex's directory could not be removed")
 
     def purge(self, annex_id: str) -> None:
-        """Remove what outlives an annex: its log archive, and the EP software shared by all annexes."""
+        """Remove what outlives an annex: its log archive and, when no other annex is there, the EP software."""
         home = self.site.directories.home
-        self._must(f'rm -rf {self._log_dir(annex_id)} "{home}/ep"', "logs and EP software could not be removed")
+        last = f'[ -n "$(ls "{home}/annex" 2>/dev/null)" ] || rm -rf "{home}/ep"'
+        self._must(f"rm -rf {self._log_dir(annex_id)}; {last}", "logs and EP software could not be removed")
 
     def log_names(self, annex_id: str) -> tuple[str, ...]:
         """Paths of what can be read of an annex: progress, batch output, EP logs of living pilots, log archives.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from siteannex.annex.events import failure_to_data
+from siteannex.annex.events import What, failure_to_data
 from siteannex.annex.judge import Verdict, judge
 from siteannex.annex.slurm_site import SlurmSite
-from siteannex.annex.store import Annex
+from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, JobCounts, Slot
@@ -55,13 +55,14 @@ class Row:
 
 def take_status(
     annexes: Sequence[Annex],
+    store: Store,
     pool: Pool,
     now: datetime,
     access_of: Callable[[Annex], SlurmSite | None],
 ) -> list[Row]:
     """Look at each annex once. `access_of` gives a connection where the site may be asked, else None."""
     counts = _counts(annexes, pool)
-    return [_row(annex, pool, now, access_of, counts.get(annex.name, JobCounts())) for annex in annexes]
+    return [_row(annex, store, pool, now, access_of, counts.get(annex.name, JobCounts())) for annex in annexes]
 
 
 def _counts(annexes: Sequence[Annex], pool: Pool) -> dict[str, JobCounts]:
@@ -72,7 +73,12 @@ def _counts(annexes: Sequence[Annex], pool: Pool) -> dict[str, JobCounts]:
 
 
 def _row(
-    annex: Annex, pool: Pool, now: datetime, access_of: Callable[[Annex], SlurmSite | None], counts: JobCounts
+    annex: Annex,
+    store: Store,
+    pool: Pool,
+    now: datetime,
+    access_of: Callable[[Annex], SlurmSite | None],
+    counts: JobCounts,
 ) -> Row:
     trouble = ""
     try:
@@ -84,6 +90,11 @@ def _row(
         adopt(annex, witnesses)
     state = annex.state()
     verdict = judge(annex.plan, state, witnesses, now)
+    ready = [pilot.job_id for pilot in verdict.pilots if pilot.stage is Stage.READY]
+    if not state.ended and not set(ready) <= set(state.ready_ids):
+        annex.record(Stage.READY, What.SEEN, text=verdict.text, ready=ready)
+    if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex):
+        verdict = replace(verdict, text="a siteannex command is at work on it")
     if state.ended:
         stage = state.failure.stage if state.failure else Stage.RELEASED
         text = state.failure.summary if state.failure else state.end_text

@@ -12,13 +12,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
-from siteannex.errors import Evidence, Stage, StageFailure
+from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
 from siteannex.model import Join, PilotShape, Plan, Request
 from siteannex.ports import Clock
@@ -111,11 +111,24 @@ class Store:
         return next((annex for annex in reversed(self.annexes()) if annex.name.lower() == name.lower()), None)
 
     def _open(self, path: Path) -> Annex | None:
+        """The annex in a directory; None when there cannot be one. AnnexError(state-unreadable) is never passed over:
+        an annex that looks as if it did not exist would be submitted a second time."""
+        if not (path / "events.jsonl").exists():
+            return None  # the plan is written first, and nothing is done before the first event
         try:
             plan = plan_from_data(json.loads((path / "plan.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # a directory cut off before its plan was written never had an effect
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            seen = Evidence(str(path / "plan.json"), f"{type(problem).__name__}: {problem}")
+            raise fail("state-unreadable", "", f"{path.name}: its plan cannot be read", evidence=[seen]) from problem
         return Annex(path, plan, self.clock)
+
+    def busy(self, annex: Annex) -> bool:
+        """True while another command is at work on this annex's name."""
+        try:
+            with self.lock(annex.name, annex.plan.request.site):
+                return False
+        except AnnexError:
+            return True
 
     @contextmanager
     def lock(self, name: str, site: str) -> Iterator[None]:
@@ -135,10 +148,18 @@ class Store:
 
 
 def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's to catch
-    """Read back what `asdict(plan)` wrote. KeyError, TypeError or ValueError when it is something else."""
-    request = Request(**{**data["request"], "join": Join(data["request"]["join"])})
-    shape = PilotShape(**data["shape"])
-    return Plan(**{**data, "request": request, "shape": shape, "notes": tuple(data["notes"])})
+    """Read back what `asdict(plan)` wrote, now or by another version: keys we do not know are passed over.
+
+    KeyError, TypeError or ValueError when it is something else.
+    """
+    request = Request(**_known(Request, {**data["request"], "join": Join(data["request"]["join"])}))
+    shape = PilotShape(**_known(PilotShape, data["shape"]))
+    return Plan(**_known(Plan, {**data, "request": request, "shape": shape, "notes": tuple(data["notes"])}))
+
+
+def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {key: value for key, value in data.items() if key in names}
 
 
 @contextmanager

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import date
 
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
-from siteannex.annex.events import AnnexState, What
+from siteannex.annex.ending import end_now
+from siteannex.annex.events import What
 from siteannex.annex.judge import Verdict, judge
 from siteannex.annex.packing import check_versions
 from siteannex.annex.plan import differences, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import Watcher, adopt, gather
-from siteannex.errors import AnnexError, Evidence, Secret, Stage
-from siteannex.failures import fail
-from siteannex.model import EpSoftware, Plan, PoolFacts, Request
+from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
+from siteannex.failures import fail, failure
+from siteannex.model import EpSoftware, Join, Plan, PoolFacts, Request
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
@@ -24,8 +25,8 @@ from siteannex.units import format_bytes, format_duration, format_memory, format
 
 TOKEN_MARGIN_S = 3600
 """How much longer than the walltime a token lives; the time in the queue comes on top."""
-TOKEN_QUEUE_S = 7 * 86400
-"""A pilot may wait this long in the queue and still join; the token is deleted with the annex."""
+QUEUE_S = {Join.POOL: 7 * 86400, Join.DIRECT: 86400}
+"""How long a pilot may wait in the queue and still join; shorter where the token can also submit jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,20 @@ class Tools:
     view: View
     pool: Pool
     pack: Callable[[Site], EpSoftware]
-    connect: Callable[[Site], Transport]
-    held: Callable[[Site], Transport | None]
+    connect: Callable[[Site, str | None], Transport]
+    """A connection as a user (None: the usual one): held, or by logging in."""
+    held: Callable[[Site, str | None], Transport | None]
     """The connection of a held session, or None; never asks anybody."""
     new_id: Callable[[str], str]
+    user: str | None = None
+    """The user name at the site that was asked for, if one was."""
 
 
 def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tuple[Annex, Verdict | None]:
     """Bring an annex up, or go on with the one of that name. Returns it with the last verdict (None without wait)."""
     with tools.store.lock(request.name, site.name):
         annex, access = _living(request, site, tools)
-        if annex is None or not annex.state().job_ids:
+        if annex is None or len(annex.state().job_ids) < annex.plan.pilots:
             facts = tools.pool.facts(request.join)
             annex = annex or _plan(request, site, tools)
             _tell_plan(annex.plan, facts, tools)
@@ -55,9 +59,7 @@ def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tupl
         else:
             living = f"{annex.name} lives already (annex {annex.plan.annex_id}); nothing is submitted twice"
             tools.view.line("plan", living)
-        if not wait:
-            return annex, None
-        return annex, _watch(annex, access, tools)
+    return annex, _watch(annex, access, tools) if wait else None
 
 
 def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, SlurmSite | None]:
@@ -72,23 +74,34 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         annex.record(Stage.RELEASED, What.DONE, text="interrupted before anything was submitted")
         return None, None
     access = None
-    if annex.state().job_ids and _look(annex, None, tools).stage is not Stage.READY:
+    if annex.state().job_ids and (verdict := _look(annex, None, tools)).stage is not Stage.READY:
         access = _connect(annex, site, tools)
         verdict = _look(annex, access, tools)
         if verdict.stage is Stage.RELEASED:
-            access.release(annex.plan.annex_id, ())
+            end_now(annex, access, tools.clock, tools.view)
             annex.record(Stage.RELEASED, What.DONE, text=verdict.text)
             tools.view.line("plan", f"the last {annex.name} has ended: {verdict.text}")
             return None, None
-    if annex.plan.request != request:
-        words = differences(request, annex.plan.request)
-        seen = Evidence(f"annex {annex.plan.annex_id}", "\n".join(words))
-        raise fail("request-differs", site.name, f"{request.name} lives and was asked for differently", evidence=[seen])
+        if verdict.stage is Stage.DRAIN:
+            raise fail("annex-draining", site.name, f"{annex.name} is on its way out: {verdict.text}")
+    _same_or_refuse(request, annex, site, tools)
     return annex, access
 
 
+def _same_or_refuse(request: Request, annex: Annex, site: Site, tools: Tools) -> None:
+    words = differences(request, annex.plan.request)
+    user, _, _ = annex.state().login.rpartition("@")
+    if tools.user and user and tools.user != user:
+        words = (*words, f"login {tools.user} asked, {user} living")
+    if words:
+        seen = Evidence(f"annex {annex.plan.annex_id}", "\n".join(words))
+        raise fail("request-differs", site.name, f"{request.name} lives and was asked for differently", evidence=[seen])
+
+
 def _look(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
-    return judge(annex.plan, annex.state(), gather(annex, access, tools.pool), tools.clock.now())
+    witnesses = gather(annex, access, tools.pool)
+    adopt(annex, witnesses)
+    return judge(annex.plan, annex.state(), witnesses, tools.clock.now())
 
 
 def _plan(request: Request, site: Site, tools: Tools) -> Annex:
@@ -110,9 +123,8 @@ def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
     tools.view.line("plan", plan_text(plan))
     tools.view.line("", f"ceiling {ceiling_text(plan)}; {'; '.join(plan.notes)}")
     if facts.join == "direct":
-        tools.view.line(
-            "", "joins by direct attach: its token could also submit jobs as you; it is deleted with the annex"
-        )
+        longest = format_duration(plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
+        tools.view.line("", f"joins by direct attach: its token could also submit jobs as you, for {longest} at most")
 
 
 def plan_text(plan: Plan) -> str:
@@ -132,6 +144,7 @@ def ceiling_text(plan: Plan) -> str:
 
 def _deliver(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> SlurmSite:
     """Pack, connect, ship, submit. A failure is recorded; before SUBMIT nothing of the annex is left behind it."""
+    access = None
     try:
         software = _pack(annex, site, facts, tools)
         access = _connect(annex, site, tools)
@@ -140,11 +153,27 @@ def _deliver(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> SlurmS
         _ship(annex, access, software, tools)
         _submit(annex, access, software, facts, tools)
     except AnnexError as problem:
-        state = annex.state()
-        refused = problem.failure.stage is Stage.SUBMIT and problem.failure.code != "submit-uncertain"
-        annex.record_failure(problem.failure, ended=refused or not state.submit_begun)
+        _close(annex, problem.failure, access, tools)
         raise
     return access
+
+
+def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools: Tools) -> None:
+    """Record a failure of delivery; "ended" only when nothing was submitted, or what was is seen to be gone."""
+    ended = not annex.state().submit_begun
+    if access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
+        ended = _ended(annex, access, tools)
+    annex.record_failure(problem, ended=ended)
+
+
+def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
+    """End the annex; False, and a line on the screen, when it could not be seen to have ended."""
+    try:
+        end_now(annex, access, tools.clock, tools.view)
+    except AnnexError as problem:
+        tools.view.line("release", f"{problem.failure.summary}: run siteannex down {annex.name}")
+        return False
+    return True
 
 
 def _pack(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> EpSoftware:
@@ -158,11 +187,12 @@ def _pack(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> EpSoftwar
 
 def _connect(annex: Annex, site: Site, tools: Tools) -> SlurmSite:
     annex.record(Stage.CONNECT, What.BEGIN)
-    transport = tools.held(site)
+    user = annex.state().login.rpartition("@")[0] or tools.user
+    transport = tools.held(site, user)
     if transport is not None:
         tools.view.line("connect", f"{transport.login}: session held, nothing to type")
     else:
-        transport = tools.connect(site)
+        transport = tools.connect(site, user)
         kept = f"; session kept (siteannex logout {site.name} ends it)" if site.session.persist else ""
         tools.view.line("connect", f"{transport.login}: logged in{kept}")
     annex.record(Stage.CONNECT, What.DONE, login=transport.login)
@@ -197,7 +227,7 @@ def _ship(annex: Annex, access: SlurmSite, software: EpSoftware, tools: Tools) -
 
 def _submit(annex: Annex, access: SlurmSite, software: EpSoftware, facts: PoolFacts, tools: Tools) -> None:
     plan, site = annex.plan, access.site
-    token = tools.pool.issue_token(facts.join, plan.walltime_s + TOKEN_MARGIN_S + TOKEN_QUEUE_S)
+    token = tools.pool.issue_token(facts.join, plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
     archive = _bundle(annex, site, software, facts, token)
     annex.record(
         Stage.SUBMIT,
@@ -235,25 +265,44 @@ def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, to
 def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
     verdict = Watcher(annex, access, tools.pool, tools.clock, tools.view).until(lambda seen: seen.settled)
     if verdict.failure is not None:
-        _give_up(annex, access, verdict, tools)
+        _give_up(annex, access, verdict.failure, tools)
         raise AnnexError(verdict.failure)
+    if verdict.stage is Stage.RELEASED:
+        what = failure("batch-job-failed", annex.plan.request.site, f"it ended before it was ready: {verdict.text}")
+        _give_up(annex, access, what, tools)
+        raise AnnexError(what)
+    _drop_failed(annex, access, verdict, tools)
     if verdict.ready:
         tools.view.line("ready", ready_text(annex, verdict, tools))
         tools.view.line("", f'new jobs reach it with:  MY.TargetAnnexName = "{annex.name}"')
+    else:
+        tools.view.line(verdict.stage.label, verdict.text)
     return verdict
 
 
-def _give_up(annex: Annex, access: SlurmSite | None, verdict: Verdict, tools: Tools) -> None:
-    """A pilot that cannot come up is cancelled, so that it spends no more."""
-    assert verdict.failure is not None
-    if access is None:
-        annex.record_failure(verdict.failure, ended=False)
+def _give_up(annex: Annex, access: SlurmSite | None, what: StageFailure, tools: Tools) -> None:
+    """An annex that cannot come up is ended, so that it spends no more."""
+    try:
+        with tools.store.lock(annex.name, annex.plan.request.site):
+            ended = access is not None and _ended(annex, access, tools)
+            annex.record_failure(what, ended=ended)
+    except AnnexError as busy:  # a `down` is at work on it already
+        tools.view.line("release", busy.failure.summary)
         return
-    living = tuple(pilot.job_id for pilot in verdict.pilots if pilot.job is not None and pilot.job.state.living)
-    access.release(annex.plan.annex_id, living)
-    annex.record_failure(verdict.failure, ended=True)
-    if living:
-        tools.view.line("release", f"job {', '.join(living)} cancelled, so that it spends no more")
+    if ended:
+        tools.view.line("release", f"job {', '.join(annex.state().job_ids)} ended, so that it spends no more")
+
+
+def _drop_failed(annex: Annex, access: SlurmSite | None, verdict: Verdict, tools: Tools) -> None:
+    """Some pilots are ready and some never will be: say why, and cancel those that still hold an allocation."""
+    failed = [pilot for pilot in verdict.pilots if pilot.failure is not None]
+    for pilot in failed:
+        assert pilot.failure is not None
+        tools.view.line(pilot.stage.label, f"job {pilot.job_id} FAILED: {pilot.failure.code}: {pilot.text}")
+    costly = tuple(pilot.job_id for pilot in failed if pilot.job is not None and pilot.job.state.living)
+    if costly and access is not None:
+        access.cancel(costly)
+        tools.view.line("release", f"job {', '.join(costly)} cancelled, so that it spends no more")
 
 
 def ready_text(annex: Annex, verdict: Verdict, tools: Tools) -> str:
@@ -263,8 +312,13 @@ def ready_text(annex: Annex, verdict: Verdict, tools: Tools) -> str:
     what = f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else f"{sum(slot.total_cpus for slot in slots)} cores"
     ends = [pilot.job.end for pilot in verdict.pilots if pilot.job is not None and pilot.job.end is not None]
     until = f" until {format_when(min(ends), tools.clock.now())}" if ends else ""
-    waiting = tools.pool.job_counts([annex.name])[annex.name].waiting
-    return f"{annex.name}: {what}{until}; {waiting} of your jobs wait{'s' if waiting == 1 else ''} for it"
+    share = f" ({verdict.ready} of {annex.plan.pilots} pilots)" if annex.plan.pilots > 1 else ""
+    return f"{annex.name}: {what}{share}{until}{_waiting_text(annex, tools)}"
 
 
-__all__ = ["AnnexState", "Tools", "ceiling_text", "dry_run", "plan_text", "ready_text", "up"]
+def _waiting_text(annex: Annex, tools: Tools) -> str:
+    try:
+        waiting = tools.pool.job_counts([annex.name])[annex.name].waiting
+    except AnnexError:
+        return ""  # it is ready all the same
+    return f"; {waiting} of your jobs wait{'s' if waiting == 1 else ''} for it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from datetime import datetime
 
 from siteannex.annex.events import What
 from siteannex.annex.judge import Verdict, judge
@@ -17,6 +17,8 @@ from siteannex.units import format_duration, format_when, seconds_between
 # Seconds between looks: quick while something is about to happen, patient in a long queue.
 _QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
 _PATIENT_S = 30.0
+_SILENCE_S, _SILENCE_POLL_S = 300.0, 10.0
+"""How long the site may give no answer, and how often it is asked meanwhile, in seconds."""
 
 
 def gather(annex: Annex, access: SlurmSite | None, pool: Pool) -> Witnesses:
@@ -27,8 +29,8 @@ def gather(annex: Annex, access: SlurmSite | None, pool: Pool) -> Witnesses:
         slots = None
     if access is None:
         return Witnesses(slots=slots)
-    sighting = access.observe(annex.plan.annex_id, annex.created_at())
-    return Witnesses(batch=sighting.queue.jobs, reports=sighting.reports, slots=slots)
+    sighting = access.observe(annex.plan.annex_id, annex.created_at(), annex.state().job_ids)
+    return Witnesses(sighting.queue.jobs, sighting.reports, slots, sighting.queue.now)
 
 
 def adopt(annex: Annex, witnesses: Witnesses) -> None:
@@ -47,7 +49,8 @@ class Watcher:
         self._annex, self._access, self._pool, self._clock, self._view = annex, access, pool, clock, view
         self._started = clock.now()
         self._told: set[PilotReport] = set()
-        self._recorded: Stage | None = None
+        self._recorded: tuple[Stage, tuple[str, ...]] | None = None
+        self._silent_since: datetime | None = None
         self._waits: list[float] = list(_QUICK)
 
     def look(self) -> Verdict:
@@ -60,17 +63,33 @@ class Watcher:
         self._record(verdict)
         return verdict
 
-    def until(self, enough: Callable[[Verdict], bool], *, deadline_s: float | None = None) -> Verdict:
-        """Look again and again until `enough` or the deadline; returns the last verdict."""
+    def until(self, enough: Callable[[Verdict], bool]) -> Verdict:
+        """Look again and again until it is `enough`; returns the last verdict."""
         started = self._clock.now()
         while True:
-            verdict = self.look()
+            if (verdict := self._patient_look()) is None:
+                continue
             waited_s = seconds_between(started, self._clock.now())
-            if enough(verdict) or (deadline_s is not None and waited_s >= deadline_s):
+            if enough(verdict):
                 return verdict
             label = "queue" if _pending(verdict) else verdict.stage.label
             self._view.live(label, f"{verdict.text}{self._projection(verdict)} [{format_duration(waited_s)}]")
             self._clock.sleep(self._next_wait(verdict))
+
+    def _patient_look(self) -> Verdict | None:
+        """A look, or None when the site gives no answer just now: one slow squeue is no reason to give up."""
+        try:
+            verdict = self.look()
+        except AnnexError as problem:
+            self._silent_since = self._silent_since or self._clock.now()
+            silent_s = seconds_between(self._silent_since, self._clock.now())
+            if problem.failure.code != "remote-timeout" or silent_s > _SILENCE_S:
+                raise
+            self._view.live("wait", f"the site gives no answer [{format_duration(silent_s)}]")
+            self._clock.sleep(_SILENCE_POLL_S)
+            return None
+        self._silent_since = None
+        return verdict
 
     def _tell_report(self, report: PilotReport) -> None:
         if report in self._told:
@@ -83,11 +102,12 @@ class Watcher:
             self._view.line(stage.label, f"{which}{report.text} [{after}]")
 
     def _record(self, verdict: Verdict) -> None:
-        if verdict.failure is None and verdict.stage not in (self._recorded, Stage.RELEASED):
-            self._recorded = verdict.stage
-            self._waits = list(_QUICK)
-            if verdict.pilots:
-                self._annex.record(verdict.stage, What.SEEN, text=verdict.text)
+        ready = tuple(pilot.job_id for pilot in verdict.pilots if pilot.stage is Stage.READY)
+        if verdict.failure is None and verdict.pilots and verdict.stage is not Stage.RELEASED:
+            if self._recorded != (verdict.stage, ready):
+                self._annex.record(verdict.stage, What.SEEN, text=verdict.text, ready=list(ready))
+                self._waits = list(_QUICK)
+            self._recorded = (verdict.stage, ready)
 
     def _next_wait(self, verdict: Verdict) -> float:
         if self._waits:
@@ -106,8 +126,3 @@ def _jobs(verdict: Verdict) -> list[BatchJob]:
 def _pending(verdict: Verdict) -> bool:
     jobs = _jobs(verdict)
     return bool(jobs) and all(job.state is BatchState.PENDING for job in jobs)
-
-
-def with_jobs(witnesses: Witnesses, pool: Pool, name: str) -> Witnesses:
-    """The same, with the counts of the jobs that target the annex."""
-    return replace(witnesses, jobs=pool.job_counts([name])[name])

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from siteannex.errors import AnnexError
+
 if TYPE_CHECKING:
     from siteannex.cli.wiring import Wiring
 
@@ -34,27 +36,38 @@ def down(
         raise typer.BadParameter("name an annex, or say --all")
     if not chosen:
         wiring.screen.line("down", "no annex is up")
-    for name in chosen:
-        _down_one(name, wiring, now=now, purge=purge)
+    troubles = [trouble for name in chosen if (trouble := _down_one(name, wiring, now=now, purge=purge)) is not None]
+    if troubles:
+        raise troubles[0]
 
 
-def _down_one(name: str, wiring: Wiring, *, now: bool, purge: bool) -> None:
+def _down_one(name: str, wiring: Wiring, *, now: bool, purge: bool) -> AnnexError | None:
+    """Take one annex down; a failure is shown and returned, so that the others are taken down all the same."""
+    try:
+        _take_down(name, wiring, now=now, purge=purge)
+    except AnnexError as problem:
+        wiring.screen.line("down", f"{name}: {problem.failure.code}: {problem.failure.summary}")
+        return problem
+    return None
+
+
+def _take_down(name: str, wiring: Wiring, *, now: bool, purge: bool) -> None:
     from siteannex.annex import down as taking_down
     from siteannex.failures import fail
 
+    latest = wiring.store.latest(name)
+    if latest is None:
+        raise fail("annex-unknown", "", f"no annex named {name!r}")
     annex = wiring.store.living(name)
     if annex is None:
-        latest = wiring.store.latest(name)
-        if latest is None:
-            raise fail("annex-unknown", "", f"no annex named {name!r}")
         wiring.screen.line("down", f"{name} has ended already: {latest.state().end_text or 'it failed'}")
-        return
-    with wiring.store.lock(name, annex.plan.request.site):
-        if not annex.state().submit_begun:
+    elif not annex.state().submit_begun:
+        with wiring.store.lock(name, annex.plan.request.site):
             taking_down.forget(annex, wiring.screen)
-            return
+    else:
         access = wiring.access(annex)
-        taking_down.down(annex, access, wiring.pool, wiring.clock, wiring.screen, now=now)
-        if purge:
-            access.purge(annex.plan.annex_id)
-            wiring.screen.line("purged", f"{name}: its log archive and the EP software at {access.site.name}")
+        taking_down.down(annex, access, wiring.store, wiring.pool, wiring.clock, wiring.screen, now=now)
+    if purge:
+        access = wiring.access(latest)
+        access.purge(latest.plan.annex_id)
+        wiring.screen.line("purged", f"{name}: its log archive at {access.site.name}, and the EP software if unused")

@@ -21,7 +21,7 @@ def logs(
 ) -> None:
     """Print an annex's logs from the site: while it runs the live ones, afterwards its log archive."""
     from siteannex.annex.logs import follow_logs, read_logs
-    from siteannex.cli.screen import make_screen
+    from siteannex.cli.screen import make_screen, printable
     from siteannex.cli.wiring import Wiring
     from siteannex.failures import fail
 
@@ -32,10 +32,10 @@ def logs(
     access = wiring.access(annex)
     if follow:
         for chunk in follow_logs(annex, access, wiring.clock, file):
-            print(chunk, end="", flush=True)
+            print(printable(chunk), end="", flush=True)
         return
     found = read_logs(annex, access, file)
     for title, text in found:
-        print(f"==> {title} <==\n{text.rstrip()}\n")
+        print(printable(f"==> {title} <==\n{text.rstrip()}\n"))
     if not found:
         print(f"No {file or 'log'} of {name} at {annex.plan.request.site} yet.")

@@ -44,7 +44,7 @@ def _rows(wiring: Wiring, name: str | None, *, remote: bool, everything: bool) -
     from siteannex.annex.status import take_status
     from siteannex.failures import fail
 
-    annexes = [annex for annex in wiring.store.annexes() if name in (None, annex.name)]
+    annexes = [annex for annex in wiring.store.annexes() if name is None or annex.name.lower() == name.lower()]
     if name is not None and not annexes:
         raise fail("annex-unknown", "", f"no annex named {name!r}")
     if name is not None and not everything:
@@ -52,13 +52,15 @@ def _rows(wiring: Wiring, name: str | None, *, remote: bool, everything: bool) -
     elif not everything:
         newest = {annex.name: annex for annex in annexes}
         annexes = [annex for annex in newest.values() if not annex.state().ended or annex.state().failure]
-    return take_status(annexes, wiring.pool, wiring.clock.now(), wiring.access if remote else lambda _: None)
+    access_of = wiring.access if remote else lambda _: None
+    return take_status(annexes, wiring.store, wiring.pool, wiring.clock.now(), access_of)
 
 
 def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
     import json
 
     from siteannex.annex.status import as_data, detail_lines, table
+    from siteannex.cli.screen import printable
     from siteannex.cli.tables import print_table
 
     if json_output:
@@ -70,4 +72,4 @@ def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool)
     header, cells = table(rows, wiring.clock.now())
     print_table(header, cells)
     for line in detail_lines(rows[0], wiring.clock.now()) if detailed else ():
-        print(line)
+        print(printable(line))

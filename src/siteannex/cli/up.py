@@ -65,7 +65,7 @@ def up(
 
         from siteannex.annex.status import as_data, take_status
 
-        [row] = take_status([annex], wiring.pool, wiring.clock.now(), lambda _: None)
+        [row] = take_status([annex], wiring.store, wiring.pool, wiring.clock.now(), lambda _: None)
         print(json.dumps(as_data(row), indent=1))
     elif verdict is None:
         wiring.screen.line("queue", f"submitted; siteannex status {annex.name} shows it")

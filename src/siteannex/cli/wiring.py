@@ -86,7 +86,7 @@ class Wiring:
     def access(self, annex: Annex) -> SlurmSite:
         """The annex's site under the account that brought it up, logging in when no session is held."""
         site = self.site(annex.plan.request.site)
-        return SlurmSite(site, self.connect(site, self._user or annex.state().login.partition("@")[0] or None))
+        return SlurmSite(site, self.connect(site, self._user or annex.state().login.rpartition("@")[0] or None))
 
     def pack(self, site: Site) -> EpSoftware:
         """The EP software for a site: a release tarball packed for its architecture, else this AP's HTCondor."""
@@ -107,5 +107,6 @@ class Wiring:
             pack=self.pack,
             connect=self.connect,
             held=self.held,
+            user=self._user,
             new_id=lambda name: f"{name}-{secrets.token_hex(4)}",
         )

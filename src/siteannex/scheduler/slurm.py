@@ -51,7 +51,7 @@ _STATES: dict[str, BatchState] = {
 
 _SQUEUE_FORMAT = "%A|%j|%T|%N|%S|%e|%r"
 _SACCT_FORMAT = "JobIDRaw,JobName,State,NodeList,Start,End,ExitCode,Reason"
-_TAG_QUEUE, _TAG_ACCOUNTING = "@squeue", "@sacct"
+_TAG_QUEUE, _TAG_ACCOUNTING, _TAG_NOW = "@squeue", "@sacct", "@now"
 _SUBMITTED = re.compile(r"@pilot ([0-9]+) (?:Submitted batch job )?([0-9]{1,18})(?:;[\w.-]+| on cluster [\w.-]+)?\s*")
 _JOB_ID = re.compile(r"[0-9]{1,18}")
 
@@ -88,7 +88,7 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> 
         "--nodes=1",
         "--ntasks=1",
         f"--cpus-per-task={plan.shape.cpus}",
-        f"--mem={plan.shape.memory_mib}M",
+        *([partition.memory_request.format(mib=plan.shape.memory_mib)] if partition.memory_request else []),
         f"--time={format_walltime(plan.walltime_s)}",
         f"--signal=B:USR1@{drain_notice_s}",
         "--no-requeue",
@@ -103,10 +103,14 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> 
 
 
 FIND_SLURM = (
+    "for v in $(awk 'BEGIN { for (v in ENVIRON) if (v ~ /^(SBATCH|SQUEUE|SACCT|SCANCEL|SLURM)_/) print v }'); do\n"
+    '  [ "$v" = SLURM_CONF ] || unset "$v"\ndone\n'
     "command -v sbatch >/dev/null 2>&1 || "
     """PATH="$PATH:$(bash -lc 'printf %s "$PATH"' 2>/dev/null </dev/null | tail -n 1)"\n"""
 )
-"""Where Slurm is on the PATH of login shells only (a module), take the PATH from one."""
+"""Before every use of Slurm. The user's own SBATCH_ACCOUNT, SQUEUE_PARTITION ... would override what was planned and
+shown (sbatch(1): environment variables override options in the script). Where Slurm is on the PATH of login shells
+only (a module), take the PATH from one."""
 
 
 def submit_script(annex_dir: str, pilots: int) -> str:
@@ -171,8 +175,8 @@ def refusal(result: CommandResult, site: str) -> AnnexError:
     )
 
 
-def query_script(annex_id: str, *, since: datetime) -> str:
-    """Ask squeue for every pilot of an annex and sacct for those that left it, in one go.
+def query_script(annex_id: str, *, since: datetime, known: tuple[str, ...] = ()) -> str:
+    """Ask squeue for every pilot of an annex and, unless all `known` ones wait or run, sacct; in one go.
 
     The answer says which of the two could be asked: a squeue that fails is "not known", never "nothing there".
     """
@@ -180,7 +184,13 @@ def query_script(annex_id: str, *, since: datetime) -> str:
     day = f"{since - timedelta(days=1):%Y-%m-%d}"  # sacct reads site-local days; a start yet to come is an error there
     return f"""{FIND_SLURM}export SLURM_TIME_FORMAT=%s
 say() {{ if [ "$2" -eq 0 ]; then echo "$1 ok"; else echo "$1 failed"; fi; printf '%s\\n' "$3"; }}
+echo "{_TAG_NOW} $(date +%s)"
 q=$(squeue -h -r -t all --name={name} -o '{_SQUEUE_FORMAT}' 2>&1); say {_TAG_QUEUE} $? "$q"
+alive={"yes" if known else ""}
+for id in {" ".join(map(shlex.quote, known))}; do
+  printf '%s\\n' "$q" | grep -qE "^$id[|][^|]*[|](PENDING|RUNNING)[|]" || alive=
+done
+[ -n "$alive" ] && {{ say {_TAG_ACCOUNTING} 0 ""; exit 0; }}
 a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); say {_TAG_ACCOUNTING} $? "$a" """
 
 
@@ -192,6 +202,8 @@ class QueueAnswer:
     """None when squeue could not be asked: then nothing is known, whatever accounting says."""
     complaint: str = ""
     """The words of the command that failed, if one did."""
+    now: datetime | None = None
+    """The site's own clock when it answered: its times are to be compared with this one."""
 
 
 def read_query(text: str, annex_id: str) -> QueueAnswer:
@@ -205,8 +217,13 @@ def read_query(text: str, annex_id: str) -> QueueAnswer:
         jobs[job.job_id] = known if known and known.state.ended and job.state.ended else job
     complaint = "\n".join(line for section in (queue, accounting) if not section.ok for line in section.lines)
     if not queue.ok:  # accounting alone lags behind: a pilot missing there may well run
-        return QueueAnswer(None, complaint)
-    return QueueAnswer(tuple(sorted(jobs.values(), key=lambda job: int(job.job_id))), complaint)
+        return QueueAnswer(None, complaint, _site_clock(text))
+    return QueueAnswer(tuple(sorted(jobs.values(), key=lambda job: int(job.job_id))), complaint, _site_clock(text))
+
+
+def _site_clock(text: str) -> datetime | None:
+    said = (line.partition(" ") for line in text.splitlines())
+    return next((parse_moment(value) for tag, _, value in said if tag == _TAG_NOW), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +302,10 @@ def cancel_script(job_ids: tuple[str, ...]) -> str:
     return f"{FIND_SLURM}scancel {' '.join(map(shlex.quote, job_ids))}"
 
 
-def cancel_all_script(annex_id: str) -> str:
-    """End every pilot of an annex, also those whose ids we do not know."""
-    return f'{FIND_SLURM}scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
+def cancel_annex_script(annex_id: str, job_ids: tuple[str, ...]) -> str:
+    """End every pilot of an annex, also those whose ids we do not know; its status is no proof that they end."""
+    by_id = f"scancel {' '.join(map(shlex.quote, job_ids))}\n" if job_ids else ""
+    return f'{FIND_SLURM}{by_id}scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
 
 
 # Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.

@@ -87,6 +87,8 @@ class Partition(_Facts):
     gpus: Gpus | None = None
     gpu_request: str | None = None
     """sbatch option with `{type}` and `{count}`, e.g. `--gres=gpu:{type}:{count}`; null: the partition implies them."""
+    memory_request: str | None = "--mem={mib}M"
+    """sbatch option with `{mib}`; null where a partition refuses to be asked for memory (TACC)."""
     qos: str | None = None
     options: tuple[str, ...] = ()
     """More sbatch options, whole: `--constraint=scratch`."""
@@ -97,13 +99,15 @@ class Partition(_Facts):
     def _request_names_count(self) -> Partition:
         if self.gpu_request is not None and "{count}" not in self.gpu_request:
             raise ValueError("gpu_request must contain {count}")
+        if self.memory_request is not None and "{mib}" not in self.memory_request:
+            raise ValueError("memory_request must contain {mib}")
         return self
 
 
 class Directories(_Facts):
     """Where siteannex may write. Shell variables are expanded at the site."""
 
-    home: str = "$HOME/.siteannex"
+    home: Annotated[str, Field(pattern=r"^[/$]")] = "$HOME/.siteannex"
     """Shared between login and compute nodes: EP tarball, bundle, progress, log archives."""
     scratch: tuple[str, ...] = ("$SLURM_TMPDIR", "$TMPDIR", "/tmp")  # noqa: S108  (a site's convention, not ours)
     """Node-local candidates for the EP and job sandboxes, the first usable one is taken."""
