@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -43,6 +43,8 @@ class Tools:
     held: Callable[[Site, str | None], Transport | None]
     """The connection of a held session, or None; never asks anybody."""
     new_id: Callable[[str], str]
+    foresee: Callable[[Plan, Site, PoolFacts], Sequence[str]] = lambda *_: ()
+    """What speaks against the plan, for the jobs that already wait for it."""
     user: str | None = None
     """The user name at the site that was asked for, if one was."""
 
@@ -55,6 +57,8 @@ def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tupl
             facts = tools.pool.facts(request.join)
             annex = annex or _plan(request, site, tools)
             _tell_plan(annex.plan, facts, tools)
+            for text in tools.foresee(annex.plan, site, facts):
+                tools.view.line("", text)
             access = _deliver(annex, site, facts, tools)
         else:
             living = f"{annex.name} lives already (annex {annex.plan.annex_id}); nothing is submitted twice"

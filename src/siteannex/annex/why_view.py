@@ -1,9 +1,11 @@
-"""`why` about a job, as lines: a small table of what it asks, then `so`, then `do`. Pure."""
+"""`why` as lines: about a job a small table of what it asks, about an annex its story; then `so`, then `do`. Pure."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
+from siteannex.annex.why_annex import AnnexStory
 from siteannex.annex.why_job import JobStory
 from siteannex.pool.matching import Says
 from siteannex.pool.words import AP, SUBMIT, Cell, Row
@@ -11,6 +13,7 @@ from siteannex.pool.words import AP, SUBMIT, Cell, Row
 _ALWAYS = frozenset({"annex", "gpus", "memory"})
 """Rows that are shown even when every annex says yes: what people ask first."""
 _MOST_COLUMNS = 4
+_WIDTH = 96
 _STATUS_WORDS = {
     "1": "idle",
     "2": "running",
@@ -37,7 +40,13 @@ def job_lines(story: JobStory) -> list[str]:
 
 
 def _labelled(label: str, texts: Sequence[str]) -> list[str]:
-    return [f"  {label if not at else '':<4} {text}" for at, text in enumerate(texts)]
+    """Sentences are folded to a readable width; what is to be pasted (`do`) is not."""
+    lines = [line for text in texts for line in ([text] if label == "do" else _folded(text))]
+    return [f"  {label if not at else '':<4} {line}" for at, line in enumerate(lines)]
+
+
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _table(story: JobStory) -> list[str]:
@@ -68,3 +77,30 @@ def _cell(cell: Cell | None) -> str:
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def annex_lines(told: AnnexStory) -> list[str]:
+    """The answer about one annex: how it got here, what each witness says, then `so` and `do`."""
+    lines = [told.head]
+    day = None
+    for line in told.told:
+        at = line.at.astimezone()
+        if at.date() != day:
+            day = at.date()
+            lines.append(f"  {at:%a %d %b %Y}")
+        first, *rest = _folded(_one_line(line.text)) or [""]
+        lines.append(f"  {at:%H:%M:%S}  {line.label:<9}{first}")
+        lines += [f"{'':<21}{each}" for each in rest]
+        lines += [f"{'':<12}seen   {each.source}: {text}" for each in line.evidence for text in _seen(each.text)]
+    lines += _labelled("now", told.now)
+    lines += _labelled("so", told.so)
+    lines += _labelled("do", told.do)
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _seen(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()][-8:]

@@ -47,11 +47,38 @@ class Offer:
     @property
     def command(self) -> str:
         """What to type."""
-        asked = self.request
-        size = f" --gpus {asked.gpus}" if asked.gpus else f" --cpus {asked.cpus}"
-        memory = f" --mem {asked.memory_mib // 1024}GB" if asked.memory_mib else ""
-        name = "" if asked.name == self.site else f" --name {asked.name}"
-        return f"siteannex up {self.site}{name}{size}{memory} --partition {self.partition}"
+        return up_command(self.request)
+
+
+def up_command(asked: Request) -> str:
+    """The `up` that asks for this, defaults left out."""
+    standard = Request(name=asked.site, site=asked.site)
+    words = {
+        "--name": asked.name,
+        "--gpus": asked.gpus,
+        "--nodes": asked.nodes,
+        "--cpus": asked.cpus,
+        "--mem": _size(asked.memory_mib) if asked.memory_mib else None,
+        "--partition": asked.partition,
+        "--lifetime": _short(asked.lifetime_s),
+        "--idle": _short(asked.idle_s),
+    }
+    plain = {
+        "--name": standard.name,
+        "--gpus": 0,
+        "--lifetime": _short(standard.lifetime_s),
+        "--idle": _short(standard.idle_s),
+    }
+    given = [f" {flag} {value}" for flag, value in words.items() if value is not None and value != plain.get(flag)]
+    return f"siteannex up {asked.site}{''.join(given)}"
+
+
+def _size(mib: int) -> str:
+    return f"{mib // 1024}GB" if mib % 1024 == 0 else f"{mib}MB"
+
+
+def _short(seconds: int) -> str:
+    return format_duration(seconds).replace(" ", "")
 
 
 def conclude(
@@ -226,8 +253,7 @@ def _never(
 ) -> Conclusion:
     annex, state = match.candidate.annex, match.candidate.state
     refusals = [(row, cell) for row in table if (cell := row.cells[column]) is not None and cell.says is Says.NO]
-    verb = "has" if state == "up" else "will have"
-    so = tuple(_refusal(annex, verb, row, cell) for row, cell in refusals)
+    so = tuple(f"{refusal(annex, row, cell, exists=state == 'up')}." for row, cell in refusals)
     do = tuple(
         dict.fromkeys(text for row, cell in refusals if (text := _mend(job, job_id, match, row, cell)) is not None)
     )
@@ -243,13 +269,15 @@ def _never(
     )
 
 
-def _refusal(annex: str, verb: str, row: Row, cell: Cell) -> str:
+def refusal(annex: str, row: Row, cell: Cell, *, exists: bool) -> str:
+    """One condition that says no, as half a sentence; `exists`: the slot is there, not only planned."""
     by = {AP: " (your AP adds this)", SUBMIT: " (condor_submit adds this)"}.get(row.by, "")
     if row.kind in ("walltime", "draining", "owner"):
-        return f"{annex}: {cell.has}."
+        return f"{annex}: {cell.has}"
     if row.kind == "annex":
-        return f"{row.asks} is not {annex}'s name as HTCondor compares it: write it as {cell.has!r}, letter by letter."
-    return f"the job asks {row.asks}{by}; {annex} {verb} {cell.has or 'nothing that meets it'}."
+        return f"{row.asks} is not {annex}'s name as HTCondor compares it: write it as {cell.has!r}, letter by letter"
+    verb = "has" if exists else "will have"
+    return f"the job asks {row.asks}{by}; {annex} {verb} {cell.has or 'nothing that meets it'}"
 
 
 def _mend(job: Ad, job_id: str, match: Match, row: Row, cell: Cell) -> str | None:

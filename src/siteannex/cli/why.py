@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from siteannex.annex.store import Annex
+    from siteannex.annex.why_annex import AnnexStory
     from siteannex.annex.why_job import Desk, JobStory
     from siteannex.cli.wiring import Wiring
 
@@ -33,6 +35,10 @@ def why(
     if is_job_id(what):
         _show_job(why_job(what, _desk(wiring)), json_output=json_output)
         return
+    annex = wiring.store.latest(what)
+    if annex is not None:
+        _show_annex(_annex_story(wiring, annex, remote=remote), json_output=json_output)
+        return
     story = why_node(what, _desk(wiring))
     if story is None:
         raise fail("annex-unknown", "", f"no annex and no DAG node in the queue is named {what!r}")
@@ -44,6 +50,39 @@ def _desk(wiring: Wiring) -> Desk:
     from siteannex.pool.job_queue import JobQueue
 
     return Desk(JobQueue(wiring.pool), wiring.store, wiring.clock, wiring.sites)
+
+
+def _annex_story(wiring: Wiring, annex: Annex, *, remote: bool) -> AnnexStory:
+    """The site is asked over a held session; without one only --remote logs in."""
+    from siteannex.annex.slurm_site import SlurmSite
+    from siteannex.annex.why_annex import why_annex
+    from siteannex.errors import AnnexError
+
+    access, trouble = None, f"no session is held; siteannex why {annex.name} --remote logs in"
+    try:
+        site = wiring.site(annex.plan.request.site)
+        held = wiring.held(site, annex.state().login.rpartition("@")[0] or None)
+        if held is not None:
+            access = SlurmSite(site, held)
+        elif remote and not annex.state().ended:
+            access = wiring.access(annex)
+    except AnnexError as problem:
+        trouble = problem.failure.summary
+    return why_annex(annex, wiring.pool, wiring.clock, access, asked_why_not=trouble)
+
+
+def _show_annex(told: AnnexStory, *, json_output: bool) -> None:
+    import json
+
+    from siteannex.annex.why_annex import as_data
+    from siteannex.annex.why_view import annex_lines
+    from siteannex.cli.screen import printable
+
+    if json_output:
+        print(json.dumps(as_data(told), indent=1))
+        return
+    for line in annex_lines(told):
+        print(printable(line))
 
 
 def _show_job(story: JobStory, *, json_output: bool) -> None:

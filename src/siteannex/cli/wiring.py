@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from siteannex.annex.foresight import foresee
 from siteannex.annex.pack import chosen, pack_installed
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
@@ -16,6 +17,7 @@ from siteannex.cli.settings import Settings, read_settings, site_directories
 from siteannex.errors import AnnexError
 from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
+from siteannex.pool.job_queue import JobQueue
 from siteannex.ports import Prompt, Transport
 from siteannex.site.loader import load_site, read_site, site_files
 from siteannex.site.schema import Site
@@ -109,4 +111,5 @@ class Wiring:
             held=self.held,
             user=self._user,
             new_id=lambda name: f"{name}-{secrets.token_hex(4)}",
+            foresee=lambda plan, site, facts: foresee(JobQueue(self.pool), plan, site, facts),
         )
