@@ -107,7 +107,8 @@ class ScriptedTransport:
 class ShellTransport:
     """A login node on this machine: scripts are really run by /bin/sh, in a home of its own, beside a stub Slurm.
 
-    `before` and `after` are called with each script's text, so that a test can break the link at that point.
+    `before` and `after` are called with each script's text, so that a test can break the link at that point;
+    `environment` is what the user's own start-up files set there.
     """
 
     def __init__(self, home: Path, slurm: StubSlurm, *, site: str = "lab") -> None:
@@ -115,6 +116,7 @@ class ShellTransport:
         self.before: Callable[[str], None] = lambda _: None
         self.after: Callable[[str], None] = lambda _: None
         self.puts: list[str] = []
+        self.environment: dict[str, str] = {}
         home.mkdir(parents=True, exist_ok=True)
 
     def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
@@ -139,7 +141,14 @@ class ShellTransport:
 
     def _run(self, command: Command) -> CommandResult:
         self.before(command.script)
-        result = run_shell("/bin/sh", command.script, stub=self.slurm, home=self.home, stdin=command.stdin)
+        result = run_shell(
+            "/bin/sh",
+            command.script,
+            stub=self.slurm,
+            home=self.home,
+            stdin=command.stdin,
+            environment=self.environment,
+        )
         self.after(command.script)
         return result
 

@@ -1,13 +1,16 @@
 """A Slurm of a few shell scripts in a directory: sbatch, squeue, sacct and scancel that keep their jobs in files.
 
-They speak the options and formats that siteannex uses, so that its scripts are really run, by a real shell.
+They speak the options and formats that siteannex uses, so that its scripts are really run, by a real shell. As the
+real ones do, they heed a user's SBATCH_*, SQUEUE_*, SCANCEL_* and SLURM_* before what the script or the options say.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from siteannex.ports import CommandResult
 
@@ -16,6 +19,13 @@ for last; do :; done
 printf '%s\n' "$*" >>"$STUB/sbatch.log"
 n=$(cat "$STUB/next"); echo $((n + 1)) >"$STUB/next"
 if [ -f "$STUB/refuse.$n" ]; then cat "$STUB/refuse.$n" >&2; exit 1; fi
+[ -n "${SLURM_CLUSTERS-}" ] && { echo "sbatch: error: No cluster of that name known" >&2; exit 1; }
+if [ "${SBATCH_ACCOUNT-}" = nosuch ]; then
+  echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2
+  exit 1
+fi
+echo "${SBATCH_ACCOUNT-$(sed -n 's/^#SBATCH --account=//p' "$last")} ${SBATCH_TIMELIMIT-$(
+  sed -n 's/^#SBATCH --time=//p' "$last")}" >"$STUB/charged.$n"
 name=$(sed -n 's/^#SBATCH --job-name=//p' "$last")
 printf '%s' "$name|PENDING||N/A|N/A|Resources|" >"$STUB/jobs/$n"
 [ -f "$STUB/lost.$n" ] && { cat "$STUB/lost.$n" >&2; exit 1; }
@@ -24,6 +34,8 @@ if [ -f "$STUB/reply" ]; then sed "s/@/$n/" "$STUB/reply"; else echo "$n"; fi
 """
 _SQUEUE = r"""
 [ -f "$STUB/squeue.down" ] && { cat "$STUB/squeue.down" >&2; exit 1; }
+[ -n "${SLURM_CLUSTERS-}" ] && { echo "squeue: error: No cluster of that name known" >&2; exit 1; }
+[ -f "$STUB/unseen" ] || [ -n "${SQUEUE_PARTITION-}" ] && exit 0
 for option; do case $option in --name=*) wanted=${option#--name=} ;; esac; done
 for file in "$STUB"/jobs/*; do
   [ -f "$file" ] || continue
@@ -45,7 +57,8 @@ exit 0
 """
 _SCANCEL = r"""
 printf '%s\n' "$*" >>"$STUB/scancel.log"
-[ -f "$STUB/stuck" ] && exit 0
+[ -f "$STUB/scancel.down" ] && { cat "$STUB/scancel.down" >&2; exit 1; }
+[ -f "$STUB/stuck" ] || [ -n "${SCANCEL_PARTITION-}" ] && exit 0
 for word; do case $word in --name=*) wanted=${word#--name=} ;; esac; done
 for file in "$STUB"/jobs/*; do
   [ -f "$file" ] || continue
@@ -97,6 +110,10 @@ class StubSlurm:
         """How often sbatch was called."""
         return self._lines("sbatch.log")
 
+    def charged(self, job_id: str) -> str:
+        """`account time limit` a job was submitted with."""
+        return (self.root / f"charged.{job_id}").read_text(encoding="utf-8").strip()
+
     def cancels(self) -> list[str]:
         """The arguments of every scancel."""
         log = self.root / "scancel.log"
@@ -107,16 +124,24 @@ class StubSlurm:
         return len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
 
 
-def run_shell(shell: str, script: str, *, stub: StubSlurm, home: Path, stdin: str = "") -> CommandResult:
-    """Run a script by a real shell with the stub Slurm first on PATH."""
-    environment = {"PATH": f"{stub.bin}:{os.environ['PATH']}", "HOME": str(home), "LC_ALL": "C.UTF-8"}
+def run_shell(
+    shell: str,
+    script: str,
+    *,
+    stub: StubSlurm,
+    home: Path,
+    stdin: str = "",
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> CommandResult:
+    """Run a script by a real shell with the stub Slurm first on PATH; `environment` is what the user's login sets."""
+    variables = {"PATH": f"{stub.bin}:{os.environ['PATH']}", "HOME": str(home), "LC_ALL": "C.UTF-8", **environment}
     done = subprocess.run(
         [shell, "-c", script],
         input=stdin,
         capture_output=True,
         text=True,
         errors="replace",
-        env=environment,
+        env=variables,
         cwd=home,
         timeout=60,
         check=False,

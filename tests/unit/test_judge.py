@@ -239,6 +239,24 @@ def test_a_clock_that_is_ahead_at_the_site_is_not_a_deadline_missed() -> None:
     assert judge(plan(), SUBMITTED, early, NOW).failure is None
 
 
+@pytest.mark.parametrize("minutes", [-10, 0, 10])
+def test_a_sites_times_are_compared_with_the_sites_own_clock(minutes: int) -> None:
+    there = NOW + timedelta(minutes=minutes)
+
+    def said(job_s: float, *steps: tuple[str, float]) -> str:
+        reports = tuple(replace(report(stage), at=there - timedelta(seconds=s)) for stage, s in steps)
+        seen = Witnesses((job(start=there - timedelta(seconds=job_s)),), reports, (), there)
+        verdict = judge(plan(), SUBMITTED, seen, NOW)
+        return verdict.failure.code if verdict.failure else str(verdict.stage)
+
+    assert said(170) == "BATCH_JOB"
+    assert said(190) == "ep-start-silent"
+    assert said(600, ("BATCH_JOB", 590)) == "BATCH_JOB"
+    assert said(700, ("BATCH_JOB", 610)) == "ep-start-silent"
+    assert said(300, ("AP_CONNECT", 170)) == "AP_CONNECT"
+    assert said(300, ("AP_CONNECT", 190)) == "ep-not-seen"
+
+
 def test_without_pilots_the_events_speak() -> None:
     refused = failure("account-invalid", "lab", "sbatch refused the pilot")
     nothing = Witnesses((), (), ())
