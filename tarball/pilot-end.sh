@@ -194,11 +194,13 @@ answer_for_logs() {
 }
 
 # No other pilot can still need the annex's directory: all have left their mark, or Slurm knows of no other (one that
-# was cancelled in the queue, or died with its node, leaves no mark).
+# was cancelled in the queue, or died with its node, leaves no mark). Slurm knows at least this job: an answer without
+# it is of no worth.
 is_last() {
     set -- "$ANNEX_DIR"/pilots/*
     [ -e "$1" ] && [ "$#" -ge "$P_PILOTS" ] && return 0
     others=$(timeout 20 squeue -h -r --name="$P_ANNEX_ID" -o %A 2>/dev/null) || return 1
+    printf '%s\n' "$others" | grep -q -x -e "$SLURM_JOB_ID" || return 1
     ! printf '%s\n' "$others" | grep -q -v -x -e "$SLURM_JOB_ID" -e ''
 }
 

@@ -21,7 +21,7 @@ ANNEX_DIR="$SITEANNEX_HOME/annex/sweep1-00000001"
 export SITEANNEX_HOME ANNEX_DIR
 # sbatch brings the login's environment along: HTCondor settings in it would override the EP's own.
 # shellcheck disable=SC2013  # names, not lines
-for name in $(awk 'BEGIN { for (v in ENVIRON) if (v ~ /^_CONDOR_/) print v }'); do unset "$name"; done
+for name in $(awk 'BEGIN { for (v in ENVIRON) if (toupper(v) ~ /^_CONDOR_/) print v }'); do unset "$name"; done
 if [ ! -r "$ANNEX_DIR/pilot.sh" ]; then
     echo "siteannex: $ANNEX_DIR is gone, so this annex was taken down; nothing to do" >&2
     exit 10

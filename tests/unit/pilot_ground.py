@@ -1,6 +1,7 @@
 """A site with nothing but a shell: the real pilot.sh with stub HTCondor programs, as real processes.
 
-`sleep` is shortened so that retries take no time. What the stubs do is set by files in `knobs`.
+`sleep` is shortened so that retries take no time. What the stubs do is set by files in `knobs`; squeue prints the one
+of its name and fails while there is none.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import tarfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,7 @@ log=${CONDOR_CONFIG%/*}/log
 job=$(sed -n 's/^SITEANNEX_JOB = //p' "$CONDOR_CONFIG")
 echo "$CONDOR_CONFIG" >"$KNOBS/config-path"
 cp "$CONDOR_CONFIG" "$KNOBS/config"
+env | grep -i '^_condor_' >"$KNOBS/environment"
 grep SigIgn "/proc/$$/status" >"$KNOBS/signals-ignored"
 end() { echo "$1" >>"$KNOBS/signals"; exit "$2"; }
 trap 'end TERM 0' TERM
@@ -101,6 +105,8 @@ class Ground:
         self.knob("slot", "8 32768 2 NVIDIA A100-SXM4-40GB\n")
         (self.path / "tools/sleep").write_text("#!/bin/sh\nexec /bin/sleep 0.02\n")
         (self.path / "tools/sleep").chmod(0o755)
+        (self.path / "tools/squeue").write_text(f'#!/bin/sh\ncat "{self.knobs}/squeue" 2>/dev/null\n')
+        (self.path / "tools/squeue").chmod(0o755)
         self._install()
 
     def _install(self) -> None:
@@ -207,3 +213,22 @@ class Ground:
             except OSError:
                 continue
         return found
+
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
+
+
+def grounds(shell: str, path: Path) -> Iterator[Ground]:
+    """For a fixture: a ground whose pilots that shell runs; afterwards nothing of it may run any more."""
+    found = shutil.which(shell)
+    assert found is not None
+    made = Ground(path, found)
+    yield made
+    made.listener.close()
+    assert made.processes() == []
+
+
+def nothing_is_left(ground: Ground) -> None:
+    """Neither in scratch nor of the annex's directory."""
+    assert list(ground.scratch.iterdir()) == []
+    assert not ground.annex.exists()

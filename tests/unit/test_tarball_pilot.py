@@ -18,25 +18,14 @@ from siteannex.annex.bundle import pilot_files
 from siteannex.errors import Stage
 from siteannex.failures import FAILURES
 from siteannex.resources import data_dir
-from tests.unit.pilot_ground import TOKEN, Ground
+from tests.unit.pilot_ground import SHELLS, TOKEN, Ground, grounds, nothing_is_left
 
-SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 UP = [("BATCH_JOB", "ok"), ("EP_START", "ok"), ("AP_CONNECT", "ok"), ("EP_CONFIG", "ok"), ("READY", "ok")]
 
 
 @pytest.fixture(params=SHELLS)
 def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
-    shell = shutil.which(request.param)
-    assert shell is not None
-    made = Ground(tmp_path, shell)
-    yield made
-    made.listener.close()
-    assert made.processes() == []
-
-
-def nothing_is_left(ground: Ground) -> None:
-    assert list(ground.scratch.iterdir()) == []
-    assert not ground.annex.exists()
+    yield from grounds(request.param, tmp_path)
 
 
 def test_both_shells_of_the_worlds_sites_are_tried() -> None:
@@ -328,17 +317,6 @@ def test_a_killed_pilot_is_cleaned_up_after(ground: Ground) -> None:
     nothing_is_left(ground)
 
 
-def test_the_last_pilot_of_an_annex_takes_its_directory_away(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, "/bin/sh", pilots=2)
-    with ground.listener:
-        ground.knob("idle")
-        assert ground.run("71") == 0
-        assert (ground.annex / "token").exists()
-        assert ground.run("72") == 0
-        assert not ground.annex.exists()
-        assert sorted(path.name for path in ground.logs.glob("*.jsonl")) == ["71.jsonl", "72.jsonl"]
-
-
 def test_a_signal_that_a_shell_would_hide_from_jobs_reaches_them(ground: Ground) -> None:
     pilot = ground.start()
     ground.await_step("READY")
@@ -347,25 +325,6 @@ def test_a_signal_that_a_shell_would_hide_from_jobs_reaches_them(ground: Ground)
     assert int(ignored[1], 16) & (1 << signal.SIGINT - 1 | 1 << signal.SIGQUIT - 1) == 0
     ground.knob("idle")
     assert ground.end(pilot) == 0
-
-
-def test_a_directory_taken_away_while_the_pilot_lives_does_not_stop_its_end(ground: Ground) -> None:
-    pilot = ground.start()
-    ground.await_step("READY")
-    shutil.rmtree(ground.annex)
-    pilot.send_signal(signal.SIGTERM)
-    assert ground.end(pilot) == 0
-    assert ground.steps()[-1] == ("RELEASED", "ok")
-    nothing_is_left(ground)
-
-
-def test_a_batch_job_that_starts_after_the_annex_is_gone_does_nothing(ground: Ground) -> None:
-    script = (ground.annex / "batch.sh").read_text()
-    shutil.rmtree(ground.annex)
-    done = subprocess.run([ground.shell, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 10
-    assert "was taken down" in done.stderr
-    assert not ground.annex.exists()
 
 
 def test_no_archive_ever_holds_the_token(ground: Ground) -> None:
