@@ -15,6 +15,7 @@ from types import MappingProxyType
 from siteannex.ports import CommandResult
 
 _SBATCH = r"""
+case " $* " in *" --test-only "*) cat "$STUB/trial" 2>/dev/null; exit 0 ;; esac
 for last; do :; done
 printf '%s\n' "$*" >>"$STUB/sbatch.log"
 n=$(cat "$STUB/next"); echo $((n + 1)) >"$STUB/next"

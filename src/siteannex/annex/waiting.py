@@ -59,12 +59,12 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
         shorter = up_command(replace(plan.request, lifetime_s=limit_s))
         reason = replace(reason, text=text, todo=f"siteannex down NAME, then {shorter}")
     expected = None if reason.hopeless else start
-    until = f"Slurm projects its start at {format_when(start, now)}" if expected and start else ""
+    until = f"Slurm projects its start at {format_when(expected, now)}" if expected else "Slurm projects no start yet"
     ahead = _ahead(standing, plan) if not reason.hopeless and word in ("", "None", "Priority", "Resources") else ""
     can = "it can never start: " if reason.hopeless else ""
     so = (
         f"job {pilot.job_id} is PENDING, {word or 'no reason'}: {can}{reason.text}.",
-        *(f"{text}." for text in (until, ahead) if text),
+        *(f"{text}." for text in (() if reason.hopeless else (until, ahead)) if text),
     )
     return Waiting(
         job_id=pilot.job_id,
@@ -74,7 +74,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
         ahead=standing.ahead,
         short=f"{'never: ' if reason.hopeless else ''}{word or 'PENDING'}",
         so=so,
-        do=_do(plan, reason, expected, outlook, now),
+        do=_do(plan, word, reason, expected, outlook, now),
     )
 
 
@@ -90,7 +90,8 @@ def _with_limit(reason: Reason, word: str, plan: Plan, standing: Standing, outlo
     text = (
         f"QOS {standing.qos} allows you {allowed} GPUs at once; this pilot asks {asked}, others of yours hold the rest"
     )
-    return replace(reason, text=f"{text}: it starts when they end")
+    todo = "wait, or take another of yours down there: siteannex status"
+    return replace(reason, text=f"{text}: it starts when they end", todo=todo)
 
 
 def _ahead(standing: Standing, plan: Plan) -> str:
@@ -101,8 +102,12 @@ def _ahead(standing: Standing, plan: Plan) -> str:
     return f"{standing.ahead} waiting job{'s' if standing.ahead > 1 else ''} of partition {plan.partition} before it"
 
 
-def _do(plan: Plan, reason: Reason, start: datetime | None, outlook: Outlook, now: datetime) -> tuple[str, ...]:
+def _do(
+    plan: Plan, word: str, reason: Reason, start: datetime | None, outlook: Outlook, now: datetime
+) -> tuple[str, ...]:
     name = plan.request.name
+    # `sbatch --test-only` does not look at these limits, and another partition seldom escapes them
+    trials = {} if word.startswith(("QOS", "Assoc", "Max")) else outlook.trials
     found = [
         f"siteannex down {name}, then {up_command(replace(plan.request, partition=partition))}   would start "
         + (
@@ -110,7 +115,7 @@ def _do(plan: Plan, reason: Reason, start: datetime | None, outlook: Outlook, no
             if trial.start <= now or seconds_between(now, trial.start) < _SOONER_S
             else f"{format_when(trial.start, now)}"
         )
-        for partition, trial in sorted(outlook.trials.items(), key=lambda each: each[1].start or now)
+        for partition, trial in sorted(trials.items(), key=lambda each: each[1].start or now)
         if trial.start is not None
         and plan.walltime_s <= outlook.walltimes.get(partition, plan.walltime_s)
         and (start is None or seconds_between(trial.start, start) > _SOONER_S)

@@ -116,8 +116,12 @@ def alternatives(plan: Plan, site: Site, today: date) -> list[Plan]:
 
 def story(plan: Plan, events: list[Event], reports: tuple[PilotReport, ...] = ()) -> tuple[Told, ...]:
     """Events and pilots' reports in the order they happened; what only repeats is left out. Pure."""
+    reported = [report.text for report in reports if report.text]
     told = [
-        line for event, after in zip(events, [*events[1:], None], strict=True) for line in _event(plan, event, after)
+        line
+        for event, after in zip(events, [*events[1:], None], strict=True)
+        for line in _event(plan, event, after)
+        if event.what is not What.SEEN or not any(text in line.text for text in reported)
     ]
     told += [
         Told(
@@ -128,7 +132,8 @@ def story(plan: Plan, events: list[Event], reports: tuple[PilotReport, ...] = ()
         )
         for report in reports
     ]
-    return tuple(sorted(told, key=lambda line: line.at))
+    # Reports carry whole seconds: within one second what we did stands before what a pilot did.
+    return tuple(sorted(told, key=lambda line: (line.at.replace(microsecond=0), line.label == "pilot")))
 
 
 def _event(plan: Plan, event: Event, after: Event | None) -> list[Told]:

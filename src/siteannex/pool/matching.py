@@ -193,7 +193,9 @@ def _gpus_apart(findings: list[Finding]) -> list[Finding]:
         return findings
     return [
         Finding(one.condition, Says.YES, one.missing)
-        if one.condition.side is Side.JOB and "requiregpus" in names(one.condition.expr) and one.says is Says.NO
+        if one.condition.side is Side.JOB
+        and "requiregpus" in names(one.condition.expr)
+        and one.says in (Says.NO, Says.UNKNOWN)
         else one
         for one in findings
     ]
