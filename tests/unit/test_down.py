@@ -180,3 +180,26 @@ def test_an_annex_that_never_submitted_is_closed_without_a_login(world: World) -
     assert annex.state().ended
     assert "nothing had been submitted" in world.view.text
     assert world.logins == 0
+
+
+def test_down_now_overtakes_a_down_that_waits_for_jobs(world: World) -> None:
+    annex = brought_up(world)
+    world.pool.ads.append(slot(job="12.0", slot_type="Dynamic", annex_id=annex.plan.annex_id))
+
+    def another_terminal() -> None:
+        if len(world.clock.slept) == 5:
+            world.down(annex, now=True)
+
+    world.clock.on_sleep = another_terminal
+    world.down(annex)
+    assert world.slurm.cancels() == ["--batch --signal=USR1 71", "--batch --signal=TERM 71"]
+    assert_nothing_left(world, annex)
+
+
+def test_a_collector_that_is_silent_does_not_keep_an_annex_up(world: World) -> None:
+    annex = brought_up(world)
+    world.pool.answers = False
+    world.clock.on_sleep = lambda: world.slurm.job("71", annex.plan.annex_id, "COMPLETED")
+    world.down(annex)
+    assert any("the collector does not say what runs" in text for _, text in world.view.lives)
+    assert_nothing_left(world, annex)

@@ -43,6 +43,12 @@ def test_the_options_are_those_of_the_golden_file(name: str) -> None:
     assert "\n".join(submit_options(asked, facts, drain_notice_s=120)) + "\n" == golden
 
 
+def test_where_memory_comes_with_the_cores_none_is_asked_for() -> None:
+    asked = submit_options(plan(), partition(memory_request=None), drain_notice_s=120)
+    whole = submit_options(plan(), partition(), drain_notice_s=120)
+    assert [option for option in whole if option not in asked] == ["--mem=32768M"]
+
+
 def test_every_golden_file_of_sbatch_options_has_a_case() -> None:
     assert {path.stem.removeprefix("sbatch-") for path in GOLDEN.glob("sbatch-*.txt")} == set(CASES)
 

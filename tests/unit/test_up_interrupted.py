@@ -48,13 +48,16 @@ class Boundaries:
 LAST = 23
 
 
+@pytest.mark.parametrize("between", ["nothing", "status", "status --remote"])
 @pytest.mark.parametrize("stop_at", range(1, LAST + 1))
-def test_up_killed_anywhere_and_run_again_has_each_pilot_once(tmp_path: Path, stop_at: int) -> None:
+def test_up_killed_anywhere_and_run_again_has_each_pilot_once(tmp_path: Path, stop_at: int, between: str) -> None:
     world = World(tmp_path)
     Boundaries(world, stop_at, Killed)
     try:
         world.up(ASKED)
     except Killed:
+        if between != "nothing":
+            world.status(remote=between == "status --remote")
         world.up(ASKED)
     assert_one_annex_of_two_pilots(world)
 
@@ -90,6 +93,31 @@ def test_up_killed_anywhere_and_then_down_leaves_nothing(tmp_path: Path, stop_at
     assert annex.state().ended
 
 
+@pytest.mark.parametrize("stop_at", range(1, LAST + 1))
+def test_up_killed_anywhere_and_a_down_that_cannot_cancel_is_not_the_end(tmp_path: Path, stop_at: int) -> None:
+    world = World(tmp_path)
+    Boundaries(world, stop_at, Killed)
+    try:
+        annex, _ = world.up(ASKED)
+    except Killed:
+        annex = world.latest() if world.store.annexes() else world.up(ASKED, wait=False)[0]
+    living = {"PENDING", "RUNNING"} & set(world.slurm.states().values())
+    world.slurm.set("scancel.down", "scancel: error: Unable to contact slurm controller")
+    world.clock.on_sleep = lambda: None
+    try:
+        world.down(annex, now=True)
+    except AnnexError as problem:
+        refused = problem.failure.code
+        assert refused == "release-incomplete"
+        assert living
+        assert not annex.state().ended
+        assert world.directory(annex).exists()
+        world.slurm.unset("scancel.down")
+        world.down(annex, now=True)
+    assert not {"PENDING", "RUNNING"} & set(world.slurm.states().values())
+    assert annex.state().ended
+
+
 def test_the_boundaries_above_are_all_there_are(tmp_path: Path) -> None:
     world = World(tmp_path)
     counted = Boundaries(world, 0, Killed)
@@ -104,11 +132,29 @@ def test_a_submission_cut_off_between_two_pilots_is_completed(tmp_path: Path) ->
         world.up(ASKED)
     world.transport.after = lambda _: None
     world.slurm.job("71", "sweep1-00000001", "PENDING")
-    (world.directory(_only(world)) / "submit.2" / "answer").unlink()
-    (world.directory(_only(world)) / "submit.2").rmdir()
-    (world.slurm.root / "jobs" / "72").unlink()
+    _forget_second(world)
     world.up(ASKED)
     assert world.slurm.states() == {"71": "RUNNING", "73": "RUNNING"}
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_pilot_that_status_found_after_the_kill_does_not_hide_that_the_other_is_missing(
+    tmp_path: Path, started: bool, remote: bool
+) -> None:
+    world = World(tmp_path)
+    world.transport.after = lambda script: _kill_after(script, world)
+    with pytest.raises(Killed):
+        world.up(ASKED)
+    world.transport.after = lambda _: None
+    _forget_second(world)
+    if started:
+        world.start("71")
+    world.status(remote=remote)
+    assert _only(world).state().job_ids == (("71",) if started or remote else ())
+    world.up(ASKED)
+    assert world.slurm.states() == {"71": "RUNNING", "73": "RUNNING"}
+    assert _only(world).state().job_ids == ("71", "73")
 
 
 def test_a_second_pilot_refused_later_takes_the_first_one_down_too(tmp_path: Path) -> None:
@@ -117,9 +163,7 @@ def test_a_second_pilot_refused_later_takes_the_first_one_down_too(tmp_path: Pat
     with pytest.raises(Killed):
         world.up(ASKED)
     world.transport.after = lambda _: None
-    (world.directory(_only(world)) / "submit.2" / "answer").unlink()
-    (world.directory(_only(world)) / "submit.2").rmdir()
-    (world.slurm.root / "jobs" / "72").unlink()
+    _forget_second(world)
     world.slurm.set("refuse.73", "sbatch: error: Invalid qos specification")
     with pytest.raises(AnnexError) as raised:
         world.up(ASKED)
@@ -157,6 +201,13 @@ def test_a_lost_answer_of_which_only_one_pilot_is_found_is_uncertain(tmp_path: P
 def _kill_after(script: str, world: World) -> None:
     if "sbatch --parsable" in script:
         raise Killed
+
+
+def _forget_second(world: World) -> None:
+    """As if the kill had come between the two pilots."""
+    (world.directory(_only(world)) / "submit.2" / "answer").unlink()
+    (world.directory(_only(world)) / "submit.2").rmdir()
+    (world.slurm.root / "jobs" / "72").unlink()
 
 
 def _only(world: World) -> Annex:
