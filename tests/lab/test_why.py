@@ -100,8 +100,9 @@ def test_jobs_against_an_annex_that_is_up(alice: Person, bob: Person, ground: Gr
     assert alice.types("why", "999999").status == 10
 
 
-def test_a_full_annex_is_busy(alice: Person, ground: Ground) -> None:
-    assert alice.types("up", "lab", "--gpus", "1", "--lifetime", "30m").status == 0
+@pytest.mark.parametrize("join", ["pool", "direct"])
+def test_a_full_annex_is_busy(alice: Person, ground: Ground, join: str) -> None:
+    assert alice.types("up", "lab", "--gpus", "1", "--lifetime", "30m", "--join", join).status == 0
     first = submit(alice, "request_gpus = 1")
     assert ground.wait_for(first.states, lambda seen: seen == ["2"], within_s=30) == ["2"]
     second = submit(alice, "request_gpus = 1")

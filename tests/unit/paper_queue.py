@@ -73,7 +73,7 @@ SLOT = {
     "GPUs_GlobalMemoryMb": "40536",
     "Start": (
         '(time() < 99999999999 && false == false) && TARGET.User =?= "alice@ap.lab" '
-        "&& TARGET.TargetAnnexName =?= MY.AnnexName"
+        "&& (TARGET.TargetAnnexName == MY.AnnexName) =?= True"
     ),
     "WithinResourceLimits": (
         "MY.Cpus > 0 && TARGET.RequestCpus <= MY.Cpus && MY.Memory > 0 && TARGET.RequestMemory <= MY.Memory "

@@ -145,6 +145,19 @@ def test_a_fitting_job_waits_for_negotiation_or_room(ask: Ask) -> None:
     assert closing.conclusion.do == ("when it has ended: siteannex up lab --name sweep1",)
 
 
+def test_a_job_that_the_negotiator_rejected_quotes_it_and_one_it_never_saw_says_so(ask: Ask) -> None:
+    unseen = ask(ad(JOB), ad(SLOT)).conclusion
+    assert "no negotiator has looked at the job yet: it may not serve this AP's users." in unseen.so
+    at = str(int(NOW.timestamp()) - 60)
+    rejected = ask(ad(JOB, LastRejMatchReason='"no match found"', LastRejMatchTime=at), ad(SLOT)).conclusion
+    assert [each.text for each in rejected.seen] == ["no match found"]
+    assert len(rejected.so) == 1
+
+
+def test_a_dagman_job_runs_on_the_ap_and_no_annex_is_blamed(ask: Ask) -> None:
+    assert ask(ad(JOB, JobUniverse="7"), ad(SLOT)).conclusion.verdict == "local"
+
+
 def test_a_pool_that_nobody_negotiates_for_is_told(store: Store) -> None:
     queue = PaperQueue([ad(JOB)], [ad(SLOT)])
     queue.negotiator = False

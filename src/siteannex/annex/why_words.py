@@ -97,6 +97,13 @@ def conclude(
     status = count_of(job, "JobStatus")
     if status in _OTHER_STATES:
         return _OTHER_STATES[status](job, job_id, title, now)
+    if count_of(job, "JobUniverse") in _ON_THE_AP:
+        return Conclusion(
+            "local",
+            f"{title} runs on this access point itself, not on an annex, and has not started yet",
+            so=("the AP starts such jobs (DAGMan, local universe) by its own limits, usually within seconds.",),
+            do=("condor_q -better-analyze " + job_id,),
+        )
     waited = f"{title}, idle {format_duration(_since(job, now, 'EnteredCurrentStatus', 'QDate'))}"
     target = text_of(job, "TargetAnnexName")
     column = next((at for at, match in enumerate(found) if match.candidate.annex.lower() == target.lower()), None)
@@ -107,6 +114,10 @@ def conclude(
     if match.says is Says.NO:
         return _never(job, job_id, waited, match, table, column, offers, elsewhere)
     return _possible(job, waited, match, table, column, now)
+
+
+_ON_THE_AP = frozenset({7, 12})
+"""JobUniverse of scheduler and local universe."""
 
 
 def _name(job: Ad) -> str:
@@ -363,7 +374,10 @@ def _matched(job: Ad, waited: str, annex: str, now: datetime) -> Conclusion:
     return Conclusion(
         "fits",
         f"{waited}: {annex} can run it and has not got it",
-        so=("every condition is met: the negotiator has not offered it, or the AP cannot reach the node.",),
+        so=(
+            "every condition is met: the negotiator has not offered it, or the AP cannot reach the node.",
+            *(() if seen else ("no negotiator has looked at the job yet: it may not serve this AP's users.",)),
+        ),
         do=("siteannex doctor; your pool's admin can see the negotiator's log",),
         seen=seen,
     )

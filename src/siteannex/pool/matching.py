@@ -116,9 +116,18 @@ def job_conditions(job: FullAd) -> list[Condition]:
 def slot_conditions(slot: FullAd) -> list[Condition]:
     """The slot's conditions: Requirements, with START and the resource limits taken apart."""
     sources = {name: text for name, text in slot.sources.items() if name.lower() in _EXPANDED}
+    if isinstance(next((value for key, value in slot.values.items() if key.lower() == "start"), None), str):
+        sources["Start"] = _OUR_START
     asked = expanded(slot.source("Requirements") or slot.source("Start") or "true", sources)
     return [Condition(Side.SLOT, text) for text in asked if text.lower() != "true"]
 
+
+_OUR_START = (
+    "MY.SiteannexDraining =!= true && TARGET.User =?= MY.AuthenticatedIdentity "
+    "&& (TARGET.TargetAnnexName == MY.AnnexName) =?= true"
+)
+"""An EP that attached directly to a schedd shows the words `Directly attached to ...` as its START, which then is what
+tarball/ep.conf.j2 says."""
 
 _EXPANDED = frozenset({"start", "withinresourcelimits", "requirements"})
 

@@ -52,7 +52,7 @@ def predicted_slot(plan: Plan, site: Site, ap: ApWords) -> str:
         "AvailableGPUs": f"{{ {', '.join(gpus)} }}",
         **dict.fromkeys(gpus, _gpu(plan, site)),
         **_shared_gpu_facts(plan, site),
-        "Start": f"TARGET.User =?= {quote(ap.identity)} && TARGET.TargetAnnexName =?= MY.AnnexName",
+        "Start": f"TARGET.User =?= {quote(ap.identity)} && (TARGET.TargetAnnexName == MY.AnnexName) =?= true",
         "WithinResourceLimits": (
             "TARGET.RequestCpus <= MY.Cpus && TARGET.RequestMemory <= MY.Memory "
             "&& (TARGET.RequestGPUs =?= undefined || MY.GPUs >= TARGET.RequestGPUs)"

@@ -68,10 +68,12 @@ def test_a_job_for_gpus_on_a_slot_without(queue: PaperQueue) -> None:
     assert says(table)["GPU memory >= 60000 MB"] == "no: no GPU there"
 
 
-def test_another_annex_name_and_the_letter_case_that_start_insists_on(queue: PaperQueue) -> None:
+def test_another_annex_name_and_a_start_that_insists_on_letter_case(queue: PaperQueue) -> None:
     _, table = against(queue, ad(JOB, TargetAnnexName='"other"'), ad(SLOT))
     assert says(table) == {'TargetAnnexName = "other"': "no: sweep1"}
-    _, table = against(queue, ad(JOB, TargetAnnexName='"Sweep1"'), ad(SLOT))
+    assert says(against(queue, ad(JOB, TargetAnnexName='"Sweep1"'), ad(SLOT))[1]) == {}
+    strict = ad(SLOT, Start="TARGET.TargetAnnexName =?= MY.AnnexName")
+    _, table = against(queue, ad(JOB, TargetAnnexName='"Sweep1"'), strict)
     assert says(table) == {'TargetAnnexName = "Sweep1"': "no: sweep1"}
 
 
@@ -94,6 +96,14 @@ def test_an_ep_near_its_walltime_and_one_that_drains(queue: PaperQueue) -> None:
     assert says(table) == {"walltime left": "no: it takes no new jobs: its walltime ends soon"}
     _, table = against(queue, ad(JOB), ad(SLOT, Start=SLOT["Start"].replace("false == false", "true == false")))
     assert says(table) == {"an EP that takes new jobs": "no: it is being taken down"}
+
+
+def test_a_directly_attached_ep_hides_its_start_which_is_ours(queue: PaperQueue) -> None:
+    attached = ad(SLOT, Start='"Directly attached to schedd ap.lab"', SiteannexDraining="false")
+    match, table = against(queue, ad(JOB), attached)
+    assert (match.says, says(table)) == (Says.YES, {})
+    ending = ad(SLOT, Start='"Directly attached to schedd ap.lab"', SiteannexDraining="true")
+    assert says(against(queue, ad(JOB), ending)[1]) == {"an EP that takes new jobs": "no: it is being taken down"}
 
 
 def test_a_default_of_the_ap_is_told_from_what_the_user_wrote(queue: PaperQueue) -> None:
