@@ -71,16 +71,6 @@ class Bundle:
     """Name to text: `batch.sh`, `pilot*.sh`, `params.sh`, `ep.conf`."""
     token: Secret = field(repr=False)
 
-    @property
-    def batch_script(self) -> str:
-        """What is given to sbatch."""
-        return self.files["batch.sh"]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the archive that travels."""
-        return len(bundle_archive(self))
-
 
 def render_bundle(
     plan: Plan,
@@ -218,7 +208,6 @@ def _parameters(
         "P_COLLECTOR_PORT": rest.partition("?")[0] if host else "9618",
         "P_SCHEDD": pool.schedd,
         "P_JOIN": pool.join.value,
-        "P_IDENTITY": pool.identity,
         "P_CPUS": plan.shape.cpus,
         "P_MEMORY_MIB": plan.shape.memory_mib,
         "P_GPUS": plan.shape.gpus,
