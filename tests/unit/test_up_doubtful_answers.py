@@ -229,6 +229,26 @@ def test_of_two_pilots_the_one_that_can_never_start_is_cancelled(world: World) -
     assert world.slurm.states() == {"71": "RUNNING", "72": "CANCELLED by 1000"}
 
 
+def test_of_two_pilots_the_failed_one_that_cannot_be_cancelled_does_not_hide_the_ready_one(world: World) -> None:
+    world.slurm.set("scancel.down", NO_CONTROLLER)
+
+    def one_each() -> None:
+        if not world.pool.ads:
+            world.start("71")
+            world.slurm.job("72", "sweep1-00000001", "PENDING", reason="QOSMaxGRESPerJob")
+
+    world.clock.on_sleep = one_each
+    annex, verdict = world.up(TWO)
+    assert verdict is not None
+    assert verdict.ready == 1
+    assert "job 72 not cancelled (" in world.view.text
+    assert "siteannex down sweep1 ends it with the others" in world.view.text
+    assert "1 of 2 pilots" in world.view.text
+    world.slurm.unset("scancel.down")
+    world.down(annex, now=True)
+    assert world.slurm.states() == {"71": "COMPLETED", "72": "CANCELLED by 1000"}
+
+
 def test_a_failed_pilot_that_ended_by_itself_is_told_and_not_cancelled(world: World) -> None:
     def one_each() -> None:
         if not world.pool.ads:

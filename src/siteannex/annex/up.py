@@ -305,8 +305,13 @@ def _drop_failed(annex: Annex, access: SlurmSite | None, verdict: Verdict, tools
         tools.view.line(pilot.stage.label, f"job {pilot.job_id} FAILED: {pilot.failure.code}: {pilot.text}")
     costly = tuple(pilot.job_id for pilot in failed if pilot.job is not None and pilot.job.state.living)
     if costly and access is not None:
-        access.cancel(costly)
-        tools.view.line("release", f"job {', '.join(costly)} cancelled, so that it spends no more")
+        try:
+            access.cancel(costly)
+        except AnnexError as problem:  # the others are ready all the same
+            told = f"not cancelled ({problem.failure.summary}): siteannex down {annex.name} ends it with the others"
+        else:
+            told = "cancelled, so that it spends no more"
+        tools.view.line("release", f"job {', '.join(costly)} {told}")
 
 
 def ready_text(annex: Annex, verdict: Verdict, tools: Tools) -> str:
