@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -132,27 +132,48 @@ def test_a_pilot_beyond_the_users_share_waits_and_its_jobs_know(alice: Person, g
 
 
 @pytest.fixture
-def crowded(ground: Ground) -> Iterator[None]:
-    """Somebody else has every node for ten minutes."""
-    every_core = "sbatch --parsable -p debug -N 2 --ntasks-per-node=16 --time=10 -o /dev/null --wrap 'sleep 600'"
-    job_id = ground.at("login1", f"cd /tmp && {every_core}", user="bob")
-    running = [f"{job_id} RUNNING"]
-    assert ground.wait_for(lambda: ground.batch_jobs("bob"), lambda jobs: jobs == running, within_s=20) == running
-    yield
-    ground.at("login1", f"scancel {job_id}", user="bob")
+def occupy(ground: Ground) -> Iterator[Callable[[int], None]]:
+    """A function with which somebody else takes so many cores of every node, for ten minutes."""
+    taken: list[str] = []
+
+    def take(cores: int) -> None:
+        size = f"-p debug -N 2 --ntasks-per-node={cores} --time=10 -o /dev/null"
+        job_id = ground.at("login1", f"cd /tmp && sbatch --parsable {size} --wrap 'sleep 600'", user="bob")
+        taken.append(job_id)
+        running = [f"{job_id} RUNNING"]
+        assert ground.wait_for(lambda: ground.batch_jobs("bob"), lambda jobs: jobs == running, within_s=20) == running
+
+    yield take
+    for job_id in taken:
+        ground.at("login1", f"scancel {job_id}", user="bob")
     ground.wait_for(lambda: ground.batch_jobs("bob"), lambda jobs: not jobs, within_s=30)
 
 
-@pytest.mark.usefixtures("crowded")
-def test_a_pilot_behind_others_says_when_it_starts(alice: Person, ground: Ground) -> None:
+def test_a_pilot_behind_others_says_when_it_starts(
+    alice: Person, ground: Ground, occupy: Callable[[int], None]
+) -> None:
+    occupy(16)
     assert alice.types("up", "lab", "--gpus", "1", "--lifetime", "20m", "--no-wait").status == 0
     said = ground.wait_for(lambda: why(alice, "lab"), lambda said: "Slurm projects its start" in said, within_s=40)
     assert "Slurm projects its start at" in said
     assert "(in 9 m" in said
+    assert "would start" not in said, "whole nodes are no sooner free than parts of them"
     assert len(ground.batch_jobs()) == 1
     [waiting] = alice.types("why", "lab", "--json").json()["waiting"]
     assert waiting["reason"] in ("Resources", "Priority", "")
     assert waiting["start"] is not None
+
+
+def test_what_would_start_sooner_does(alice: Person, ground: Ground, occupy: Callable[[int], None]) -> None:
+    occupy(1)
+    assert alice.types("up", "lab", "--gpus", "1", "--partition", "gpu", "--no-wait").status == 0
+    said = ground.wait_for(lambda: why(alice, "lab"), lambda said: "would start now" in said, within_s=40)
+    advice = "siteannex up lab --gpus 1 --partition gpu-shared"
+    assert f"siteannex down lab, then {advice}   would start now" in said
+    assert alice.types("down", "lab").status == 0
+    up = alice.types(*advice.split()[1:])
+    assert up.status == 0, up.text
+    assert "1 GPU until" in up.text
 
 
 def test_a_pilot_that_can_never_start(alice: Person, ground: Ground) -> None:
