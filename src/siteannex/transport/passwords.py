@@ -17,7 +17,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class KeyringAnswer:
-    """A password, or the reason why there is none. `done` is for storing and forgetting."""
+    """A password, or the reason why there is none. `done` is for storing."""
 
     password: Secret | None = None
     done: bool = False
@@ -50,20 +50,6 @@ def store_password(site: str, login: str, password: Secret) -> KeyringAnswer:
         import keyring
 
         keyring.set_password(_service(site), login, password.reveal())
-        return KeyringAnswer(done=True)
-
-    return _guarded(work)
-
-
-def forget_password(site: str, login: str) -> KeyringAnswer:
-    """Remove a stored password; `done` tells whether there was one."""
-
-    def work() -> KeyringAnswer:
-        import keyring
-
-        if keyring.get_password(_service(site), login) is None:
-            return KeyringAnswer(reason="no password is stored for this login")
-        keyring.delete_password(_service(site), login)
         return KeyringAnswer(done=True)
 
     return _guarded(work)
