@@ -156,7 +156,8 @@ def test_one_failed_pilot_of_two_is_shown_with_its_code_beside_the_ready_one(
     shown = capsys.readouterr().out
     assert "READY" in shown.splitlines()[1]
     assert "1 failed" in shown.splitlines()[1]
-    assert "pilot 72" in shown
+    assert "72" in shown
+    assert "scratch" in shown
 
 
 # --- what a site writes

@@ -187,6 +187,33 @@ def test_when_slurm_cannot_be_asked_what_was_submitted_nothing_is_submitted_agai
     assert_one_annex_of_two_pilots(world)
 
 
+def test_what_once_failed_is_not_believed_again_while_slurm_gives_no_answer(tmp_path: Path) -> None:
+    """An earlier `up` that failed left its pilots alive: a watch without Slurm's answer must not give them up."""
+    world = World(tmp_path)
+    world.transport.after = lambda script: _kill_after(script, world)
+    with pytest.raises(Killed):
+        world.up(ASKED)
+    world.transport.after = lambda _: None
+    programs = world.slurm.bin.rename(world.slurm.root / "elsewhere")
+    assert world.failing_up(ASKED).code == "slurm-missing"
+    programs.rename(world.slurm.bin)
+    failed_then = _only(world).state().failure
+    assert failed_then is not None
+
+    def silent_for_a_minute() -> None:
+        if len(world.clock.slept) == 1:
+            world.slurm.set("squeue.down", "slurm_load_jobs error: Socket timed out on send/recv operation")
+        if sum(world.clock.slept) > 60 and (world.slurm.root / "squeue.down").exists():
+            world.slurm.unset("squeue.down")
+            world.wake()
+
+    world.clock.on_sleep = silent_for_a_minute
+    world.up(ASKED)
+    assert world.slurm.cancels() == []
+    assert_one_annex_of_two_pilots(world)
+    assert _only(world).state().failure is None
+
+
 def test_a_lost_answer_of_which_only_one_pilot_is_found_is_uncertain(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.slurm.set("refuse.72", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
