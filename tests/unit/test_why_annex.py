@@ -86,6 +86,17 @@ def test_a_failure_keeps_its_evidence_and_its_next_step(world: World) -> None:
     assert lines[-1].startswith("  do ")
 
 
+def test_a_failure_that_no_event_tells_yet_is_told_with_what_was_seen(world: World) -> None:
+    annex, _ = world.up(wait=False)
+    world.slurm.job("71", annex.plan.annex_id, "NODE_FAIL", node="c1", exit_code="1:0")
+    told = why(world, annex)
+    assert "batch-job-node-failed" in told.head
+    assert "batch-job-node-failed" in told.told[-1].text
+    assert told.told[-1].evidence
+    assert told.so
+    assert told.do
+
+
 def test_reports_stand_between_the_events_and_repetitions_are_left_out() -> None:
     events = [
         Event(ago(60), Stage.SUBMIT, What.BEGIN),

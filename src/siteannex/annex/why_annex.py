@@ -16,7 +16,8 @@ from siteannex.annex.store import Annex
 from siteannex.annex.up import plan_text
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.annex.watch import adopt, gather
-from siteannex.errors import AnnexError, Evidence, Stage
+from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
+from siteannex.failures import FAILURES
 from siteannex.model import BatchState, JobCounts, PilotReport, Plan, Witnesses
 from siteannex.ports import Clock, Command, Pool
 from siteannex.scheduler import slurm
@@ -76,13 +77,21 @@ def why_annex(
         annex=annex,
         head=_head(annex, verdict, waiting, now),
         verdict=verdict,
-        told=story(annex.plan, annex.events(), witnesses.reports or ()),
+        told=(*story(annex.plan, annex.events(), witnesses.reports or ()), *_seen_now(verdict, state.failure, now)),
         now=_witnesses(annex, pool, witnesses, trouble, ended=state.ended, now=now),
         waiting=waiting,
         so=_so(verdict, waiting),
         do=_do(annex, verdict, waiting, now),
         outlook=outlook,
     )
+
+
+def _seen_now(verdict: Verdict, recorded: StageFailure | None, now: datetime) -> tuple[Told, ...]:
+    """A failure that the witnesses show and no event tells yet."""
+    found = verdict.failure
+    if found is None or (recorded is not None and recorded.code == found.code):
+        return ()
+    return (Told(now, found.stage.label, f"FAILED: {found.code}: {found.summary}", found.evidence),)
 
 
 def _outlook(plan: Plan, access: SlurmSite, pending: list[PilotVerdict], today: date) -> Outlook:
@@ -226,7 +235,8 @@ def _jobs(annex: Annex, pool: Pool) -> tuple[str, ...]:
 
 def _so(verdict: Verdict, waiting: tuple[Waiting, ...]) -> tuple[str, ...]:
     if verdict.failure is not None and not waiting:
-        return ()
+        known = FAILURES.get(verdict.failure.code)
+        return (known.meaning,) if known is not None else ()
     return tuple(dict.fromkeys(text for pilot in waiting for text in pilot.so))
 
 
