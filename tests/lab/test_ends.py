@@ -42,6 +42,16 @@ def test_a_pending_pilot_is_taken_down(alice: Person, ground: Ground) -> None:
     ground.nothing_left()
 
 
+def test_a_pilot_whose_sibling_was_cancelled_in_the_queue_leaves_nothing(alice: Person, ground: Ground) -> None:
+    wide = ("--gpus", "8", "--nodes", "2", "--partition", "gpu", "--idle", "10s", "--name", "wide")
+    up = alice.types("up", "lab", *wide, "--no-wait")  # the QOS allows six GPUs at once
+    assert up.status == 0, up.text
+    ground.wait_for(ground.batch_jobs, lambda seen: any("RUNNING" in job for job in seen), within_s=20)
+    [waiting] = [job.split()[0] for job in ground.batch_jobs() if "PENDING" in job]
+    ground.at("login1", f"scancel {waiting}")
+    ground.nothing_left(within_s=60)
+
+
 def test_an_idle_annex_ends_by_itself(alice: Person, ground: Ground) -> None:
     assert alice.types("up", "lab", "--cpus", "1", "--idle", "10s").status == 0
     ground.nothing_left(within_s=60)
