@@ -157,6 +157,8 @@ class Slot:
     """The job running in it, `cluster.proc`."""
     last_heard: datetime | None = None
     version: str = ""
+    ends_at: datetime | None = None
+    """When the batch job under the EP ends, as its pilot was told."""
     draining: bool = False
     """The EP takes no new jobs."""
     failed_code: str = ""

@@ -66,7 +66,7 @@ TABLE = {
     "running, pilot silent too long": Row(
         Stage.EP_START, "ep-start-silent", "written nothing", batch=(job(start=ago(181)),)
     ),
-    "pilot starts its EP": Row(Stage.EP_START, says="EP_START ok (c1)", reports=(STARTED,)),
+    "pilot starts its EP": Row(Stage.AP_CONNECT, says="c1 tries to reach the AP", reports=(STARTED,)),
     "pilot connects": Row(Stage.AP_CONNECT, reports=(STARTED, report("AP_CONNECT", seconds_ago=2))),
     "pilot says READY and the collector shows nothing yet": Row(Stage.AP_CONNECT, reports=(report("READY"),)),
     "pilot connected long ago and the collector shows nothing": Row(
@@ -78,11 +78,11 @@ TABLE = {
     "pilot connected long ago and the collector was not asked": Row(
         Stage.AP_CONNECT, reports=(report("AP_CONNECT", seconds_ago=181),), slots=None
     ),
-    "pilot reports a stage this version does not know": Row(Stage.BATCH_JOB, reports=(report("LUNCH"),)),
+    "pilot reports a stage this version does not know": Row(Stage.EP_START, reports=(report("LUNCH"),)),
     "pilot reports a failure": Row(
         Stage.AP_CONNECT,
         "collector-unreachable",
-        "cannot reach the collector (c1)",
+        "c1: timed out after 20 s",
         reports=(STARTED, report("AP_CONNECT", "collector-unreachable", "timed out after 20 s")),
     ),
     "pilot reported a failure and Slurm shows the job as failed": Row(
@@ -251,7 +251,7 @@ def test_a_sites_times_are_compared_with_the_sites_own_clock(minutes: int) -> No
 
     assert said(170) == "BATCH_JOB"
     assert said(190) == "ep-start-silent"
-    assert said(600, ("BATCH_JOB", 590)) == "BATCH_JOB"
+    assert said(600, ("BATCH_JOB", 590)) == "EP_START"
     assert said(700, ("BATCH_JOB", 610)) == "ep-start-silent"
     assert said(300, ("AP_CONNECT", 170)) == "AP_CONNECT"
     assert said(300, ("AP_CONNECT", 190)) == "ep-not-seen"

@@ -145,15 +145,17 @@ def test_a_terminal_that_closes_at_the_prompt_is_a_failure(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("answer", "accepted"), [("yes", True), (" YES ", True), ("y", False), ("", False), ("no", False)]
+    ("answers", "accepted"), [(["yes"], True), (["YES "], True), (["no"], False), (["", "y", "maybe", "yes"], True)]
 )
 def test_a_host_key_is_accepted_by_a_whole_yes_only(
-    monkeypatch: pytest.MonkeyPatch, answer: str, accepted: bool
+    monkeypatch: pytest.MonkeyPatch, answers: list[str], accepted: bool
 ) -> None:
-    monkeypatch.setattr(builtins, "input", lambda _: answer)
+    left = iter(answers)
+    monkeypatch.setattr(builtins, "input", lambda _: next(left))
     view, stream = screen(terminal=False)
     assert TerminalPrompter(view, interactive=True).confirm_host_key("login.lab", "ssh-ed25519", "SHA256:x") is accepted
     assert "SHA256:x" in stream.getvalue()
+    assert list(left) == []
 
 
 def test_without_a_person_no_host_key_is_accepted() -> None:

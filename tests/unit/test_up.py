@@ -81,7 +81,7 @@ def test_a_different_request_under_the_same_name_is_refused_with_the_difference(
     with pytest.raises(AnnexError) as raised:
         world.up(request(gpus=4))
     assert code_of(raised) == "request-differs"
-    assert raised.value.failure.evidence[0].text == "gpus 4 asked, 2 living"
+    assert raised.value.failure.evidence[0].text == "--gpus 4 asked, 2 living"
     assert world.slurm.submissions() == 1
 
 
@@ -211,7 +211,7 @@ def test_a_pilot_that_fails_is_cancelled_told_and_ended(world: World) -> None:
     assert latest is not None
     assert latest.state().ended
     assert not world.directory(latest).exists()
-    assert "so that it spends no more" in world.view.text
+    assert "has ended and spends no more" in world.view.text
 
 
 def test_a_job_that_can_never_start_is_cancelled(world: World) -> None:

@@ -28,13 +28,21 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
     with store.lock(annex.name, site):
         finish(annex, access, clock, view, patience_s=STOP_WAIT_S)
         annex.record(Stage.RELEASED, What.DONE, text="taken down")
-    view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name} but its log archive")
+    left = " but its log archive" if annex.state().ready_ids else ""
+    view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")
 
 
 def forget(annex: Annex, view: View) -> None:
     """Close an annex that never submitted anything."""
     annex.record(Stage.RELEASED, What.DONE, text="taken down before anything was submitted")
     view.line("released", f"{annex.name}: nothing had been submitted")
+
+
+def dismiss(annex: Annex, view: View) -> None:
+    """Close a failed annex of which nothing is left, so that status shows it no more."""
+    what = annex.state().failure
+    annex.record(Stage.RELEASED, What.DONE, text=f"failed: {what.code}" if what else "failed")
+    view.line("down", f"{annex.name} had failed and left nothing; status shows it no more")
 
 
 def _tell_pilots(annex: Annex, access: SlurmSite, view: View, *, now: bool) -> bool:

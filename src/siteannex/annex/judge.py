@@ -164,9 +164,9 @@ def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageF
     return failure(
         bad.code,
         site,
-        f"{FAILURES[bad.code].meaning.rstrip('.')} ({node})",
+        f"{node}: {bad.text}" if bad.text else f"{FAILURES[bad.code].meaning.rstrip('.')} ({node})",
         evidence=[
-            Evidence.tail(f"pilot {bad.job_id} on {node}, {bad.at.isoformat()}", bad.text),
+            Evidence.tail(f"pilot {bad.job_id} on {node}, {bad.at.astimezone():%H:%M:%S}", bad.text),
             *([Evidence.tail("steps before it", _steps(reports, bad))] if reports[0] is not bad else []),
         ],
     )
@@ -310,8 +310,16 @@ def _starting(
         summary = f"job {job.job_id} is {where} and its pilot has written nothing for {format_duration(waited_s)}"
         seen = [Evidence(f"pilot {job.job_id}, its last line", f"{last.stage} {last.code} {last.text}")]
         return _failed(job.job_id, failure("ep-start-silent", site, summary, evidence=seen), job)
-    shown = min(stage, Stage.AP_CONNECT, key=lambda each: each.order)
-    return PilotVerdict(job.job_id, shown, f"{last.text} ({job.node})" if job.node else last.text, None, job)
+    shown, doing = _UNDER_WAY.get(stage, _UNDER_WAY[Stage.AP_CONNECT])
+    return PilotVerdict(job.job_id, shown, doing.format(node=job.node or "the node"), None, job)
+
+
+# After a step is reported the next one is under way.
+_UNDER_WAY = {
+    Stage.BATCH_JOB: (Stage.EP_START, "{node} unpacks and checks the EP"),
+    Stage.EP_START: (Stage.AP_CONNECT, "{node} tries to reach the AP"),
+    Stage.AP_CONNECT: (Stage.AP_CONNECT, "HTCondor starts on {node}; the collector has not seen it yet"),
+}
 
 
 def _stage_of(report: PilotReport) -> Stage:

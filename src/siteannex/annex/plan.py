@@ -58,7 +58,11 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
         idle_s=request.idle_s,
         ceiling_gpu_hours=round(best.billed_gpus * best.pilots * hours, 3),
         ceiling_core_hours=round(best.billed_cores * best.pilots * hours, 3),
-        notes=(*_age_note(best.facts, today), *(f"not chosen: {refusal}" for refusal in refusals)),
+        notes=(
+            *_age_note(best.facts, today),
+            *_whole_node_note(best),
+            *(f"not chosen: {refusal}" for refusal in refusals),
+        ),
     )
 
 
@@ -72,11 +76,11 @@ def _candidates(request: Request, site: Site) -> dict[str, Partition]:
 
 
 def _lay_out(request: Request, name: str, facts: Partition) -> _Layout:
+    pilots, gpus = _spread(request, facts)
     if request.lifetime_s > facts.max_walltime:
         raise _DoesNotFitError(
             f"at most {format_duration(facts.max_walltime)} a job, {format_duration(request.lifetime_s)} asked"
         )
-    pilots, gpus = _spread(request, facts)
     if facts.max_nodes is not None and pilots > facts.max_nodes:
         raise _DoesNotFitError(f"at most {facts.max_nodes} nodes, {pilots} needed")
     exclusive = facts.sharing == "exclusive"
@@ -106,10 +110,23 @@ def _spread(request: Request, facts: Partition) -> tuple[int, int]:
     if facts.gpus is None:
         raise _DoesNotFitError("no GPUs here")
     cap = min(facts.gpus.per_node, facts.gpus.max_per_job or facts.gpus.per_node)
+    most = cap * facts.max_nodes if facts.max_nodes else None
+    if most is not None and request.gpus > most:
+        raise _DoesNotFitError(f"at most {most} GPUs ({facts.max_nodes} nodes x {cap}), {request.gpus} asked")
     for pilots in [request.nodes] if request.nodes else range(1, request.gpus + 1):
         if request.gpus % pilots == 0 and request.gpus // pilots <= cap:
+            if facts.max_nodes is not None and pilots > facts.max_nodes:
+                raise _DoesNotFitError(
+                    f"{request.gpus} GPUs do not divide evenly over {facts.max_nodes} nodes of {cap}"
+                )
             return pilots, request.gpus // pilots
     raise _DoesNotFitError(f"{request.gpus} GPUs do not divide over {request.nodes} nodes of at most {cap} GPUs")
+
+
+def _whole_node_note(layout: _Layout) -> tuple[str, ...]:
+    if layout.billed_gpus == layout.shape.gpus:
+        return ()
+    return (f"{layout.partition} gives whole nodes: you get and pay for {layout.billed_gpus} GPUs each",)
 
 
 def _age_note(facts: Partition, today: date) -> tuple[str, ...]:
@@ -120,9 +137,31 @@ def _age_note(facts: Partition, today: date) -> tuple[str, ...]:
 
 
 def differences(asked: Request, living: Request) -> tuple[str, ...]:
-    """What differs between a new request and the one an annex was made for, in words: `gpus 4, not 2`."""
+    """What differs between a new request and the one an annex was made for, by option: `--gpus 4 asked, 2 living`."""
     return tuple(
-        f"{field} {getattr(asked, field)} asked, {getattr(living, field)} living"
-        for field in Request.__slots__
+        f"--{option} {_shown(field, getattr(asked, field))} asked, {_shown(field, getattr(living, field))} living"
+        for field, option in _OPTIONS.items()
         if getattr(asked, field) != getattr(living, field)
     )
+
+
+_OPTIONS = {
+    "site": "site",
+    "gpus": "gpus",
+    "nodes": "nodes",
+    "cpus": "cpus",
+    "memory_mib": "mem",
+    "partition": "partition",
+    "account": "account",
+    "lifetime_s": "lifetime",
+    "idle_s": "idle",
+    "join": "join",
+}
+
+
+def _shown(field: str, value: object) -> str:
+    if value is None:
+        return "not"
+    if field == "memory_mib":
+        return format_memory(int(str(value)))
+    return format_duration(int(str(value))) if field.endswith("_s") else str(value)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from siteannex.annex.events import What, failure_to_data
+from siteannex.annex.events import AnnexState, What, failure_to_data
 from siteannex.annex.judge import Verdict, judge
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Stage
-from siteannex.model import BatchJob, BatchState, JobCounts, Slot
+from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses
 from siteannex.ports import Pool
 from siteannex.units import format_duration, format_memory, format_when
 
@@ -95,15 +95,36 @@ def _row(
         annex.record(Stage.READY, What.SEEN, text=verdict.text, ready=ready)
     if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex):
         verdict = replace(verdict, text="a siteannex command is at work on it")
+    if witnesses.batch is None and not verdict.ready and _still_believed(state) and not store.busy(annex):
+        assert state.failure is not None
+        verdict = Verdict(state.failure.stage, state.failure.summary, verdict.pilots, state.failure)
     if state.ended:
         stage = state.failure.stage if state.failure else Stage.RELEASED
         text = state.failure.summary if state.failure else state.end_text
         verdict = Verdict(stage, text, (), state.failure)
     if witnesses.slots is None:
         trouble = trouble or "the collector was not asked: it does not answer"
-    starts = [job.end for job in witnesses.batch or () if job.end is not None and job.state.living]
-    ends_at = min(starts) if starts else _ends_by_events(annex)
-    return Row(annex, verdict, counts, ends_at, trouble)
+    if witnesses.batch is not None and not state.ended:
+        _remember(annex, verdict)
+    return Row(annex, verdict, counts, _ends_at(annex, witnesses), trouble)
+
+
+def _still_believed(state: AnnexState) -> bool:
+    """A failure last seen at the site stands until something else is seen; a refused login says nothing of a pilot."""
+    return state.failure is not None and state.failure.stage.order >= Stage.SUBMIT.order
+
+
+def _remember(annex: Annex, verdict: Verdict) -> None:
+    """What Slurm said of an end or a failure is kept: the next look may be without a connection."""
+    if verdict.failure is not None and verdict.failure != annex.state().failure:
+        annex.record_failure(verdict.failure, ended=False)
+
+
+def _ends_at(annex: Annex, witnesses: Witnesses) -> datetime | None:
+    """The earliest end: by Slurm, else by the pilots' ads, else counted from READY."""
+    known = [job.end for job in witnesses.batch or () if job.end is not None and job.state.living]
+    known = known or [slot.ends_at for slot in witnesses.slots or () if slot.ends_at is not None]
+    return min(known) if known else _ends_by_events(annex)
 
 
 def _ends_by_events(annex: Annex) -> datetime | None:
@@ -160,14 +181,31 @@ def _gpus_text(row: Row) -> str:
 
 def _next_text(row: Row, now: datetime) -> str:
     if row.verdict.failure is not None:
-        return f"{row.verdict.failure.code}: {row.verdict.failure.hint}"
+        return row.verdict.failure.code
     starts = [job.start for job in row.jobs if job.state is BatchState.PENDING and job.start is not None]
+    reasons = ", ".join(dict.fromkeys(job.reason for job in row.jobs if job.reason))
     if starts:
-        reasons = ", ".join(dict.fromkeys(job.reason for job in row.jobs if job.reason))
-        return f"starts about {format_when(min(starts), now)} ({reasons})"
+        return f"starts about {format_when(min(starts), now)}" + (f", {reasons}" if reasons else "")
+    if row.pending:
+        return f"waits, {reasons or 'no reason given yet'}"
     if row.verdict.stage is Stage.READY and row.ends_at:
-        return f"until {format_when(row.ends_at, now)}"
-    return row.trouble or row.verdict.text
+        return f"until {row.ends_at.astimezone():%H:%M}"
+    return row.verdict.text if row.verdict.stage in (Stage.DRAIN, Stage.RELEASED) else "not ready yet"
+
+
+def advice(rows: Sequence[Row]) -> list[str]:
+    """Below the table: what to do about each annex that needs something."""
+    lines = []
+    for row in rows:
+        if row.verdict.failure is not None:
+            lines.append(f"{row.annex.name}: {row.verdict.failure.summary}. siteannex why {row.annex.name}")
+        elif row.verdict.stage not in (Stage.READY, Stage.RELEASED):
+            lines.append(f"{row.annex.name}: {row.verdict.text}")
+        if row.trouble:
+            lines.append(f"{row.annex.name}: {row.trouble}")
+        if row.counts.held:
+            lines.append(f"{row.annex.name}: {row.counts.held} held: condor_q -hold says why")
+    return lines
 
 
 def as_data(row: Row) -> dict[str, Any]:
@@ -227,13 +265,13 @@ def detail_lines(row: Row, now: datetime) -> list[str]:
         job = pilot.job
         slurm = f"{job.state_text or job.state}{f' ({job.reason})' if job.reason else ''}" if job else "not asked"
         times = f", ends {format_when(job.end, now)}" if job and job.end and job.state is BatchState.RUNNING else ""
-        lines.append(f"pilot {pilot.job_id}: {pilot.stage}, {pilot.text}; Slurm: {slurm}{times}")
+        lines.append(
+            f"job {pilot.job_id} in {row.annex.plan.partition}: {pilot.stage}, {pilot.text}; Slurm: {slurm}{times}"
+        )
     for slot in row.slots:
         gpus = f", {slot.gpus} GPU {slot.gpu_model}".rstrip() if slot.gpus else ""
         job_text = f", job {slot.job}" if slot.job else ""
         size = f"{slot.cpus} CPU, {format_memory(slot.memory_mib)}{gpus}"
         has = "has" if slot.slot_type == "Dynamic" else "free"
         lines.append(f"  {slot.name}: {slot.state}/{slot.activity}, {has} {size}{job_text}")
-    if row.trouble:
-        lines.append(f"note: {row.trouble}")
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import end_now
@@ -17,11 +17,11 @@ from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import fail, failure
-from siteannex.model import EpSoftware, Join, Plan, PoolFacts, Request
+from siteannex.model import BatchState, EpSoftware, Join, Plan, PoolFacts, Request
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
-from siteannex.units import format_bytes, format_duration, format_memory, format_when
+from siteannex.units import format_bytes, format_duration, format_memory, format_when, seconds_between
 
 TOKEN_MARGIN_S = 3600
 """How much longer than the walltime a token lives; the time in the queue comes on top."""
@@ -135,7 +135,7 @@ def plan_text(plan: Plan) -> str:
     """`lab, partition gpu-shared: 1 pilot x 2 a100 (8 cores, 30 GB), 1 h, account abc123`."""
     gpus = f" x {plan.shape.gpus} {plan.shape.gpu_type}" if plan.shape.gpus else ""
     pilots = f"{plan.pilots} pilot{'s' if plan.pilots > 1 else ''}{gpus}"
-    size = f"{plan.shape.cpus} cores, {format_memory(plan.shape.memory_mib)}"
+    size = f"{plan.shape.cpus} core{'s' if plan.shape.cpus != 1 else ''}, {format_memory(plan.shape.memory_mib)}"
     account = f", account {plan.account}" if plan.account else ""
     where = f"{plan.request.site}, partition {plan.partition}"
     return f"{where}: {pilots} ({size}), {format_duration(plan.walltime_s)}{account}"
@@ -269,11 +269,11 @@ def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, to
 def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
     verdict = Watcher(annex, access, tools.pool, tools.clock, tools.view).until(lambda seen: seen.settled)
     if verdict.failure is not None:
-        _give_up(annex, access, verdict.failure, tools)
+        _give_up(annex, access, verdict, verdict.failure, tools)
         raise AnnexError(verdict.failure)
     if verdict.stage is Stage.RELEASED:
         what = failure("batch-job-failed", annex.plan.request.site, f"it ended before it was ready: {verdict.text}")
-        _give_up(annex, access, what, tools)
+        _give_up(annex, access, verdict, what, tools)
         raise AnnexError(what)
     _drop_failed(annex, access, verdict, tools)
     if verdict.ready:
@@ -284,7 +284,7 @@ def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
     return verdict
 
 
-def _give_up(annex: Annex, access: SlurmSite | None, what: StageFailure, tools: Tools) -> None:
+def _give_up(annex: Annex, access: SlurmSite | None, verdict: Verdict, what: StageFailure, tools: Tools) -> None:
     """An annex that cannot come up is ended, so that it spends no more."""
     try:
         with tools.store.lock(annex.name, annex.plan.request.site):
@@ -294,7 +294,9 @@ def _give_up(annex: Annex, access: SlurmSite | None, what: StageFailure, tools: 
         tools.view.line("release", busy.failure.summary)
         return
     if ended:
-        tools.view.line("release", f"job {', '.join(annex.state().job_ids)} ended, so that it spends no more")
+        ids = ", ".join(annex.state().job_ids)
+        spent = spent_text(annex.plan, verdict, tools.clock.now())
+        tools.view.line("spent", f"{spent}; job {ids} has ended and spends no more")
 
 
 def _drop_failed(annex: Annex, access: SlurmSite | None, verdict: Verdict, tools: Tools) -> None:
@@ -320,9 +322,18 @@ def ready_text(annex: Annex, verdict: Verdict, tools: Tools) -> str:
     gpus = sum(slot.total_gpus for slot in slots)
     what = f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else f"{sum(slot.total_cpus for slot in slots)} cores"
     ends = [pilot.job.end for pilot in verdict.pilots if pilot.job is not None and pilot.job.end is not None]
+    ends = ends or [slot.ends_at for slot in slots if slot.ends_at is not None]
     until = f" until {format_when(min(ends), tools.clock.now())}" if ends else ""
     share = f" ({verdict.ready} of {annex.plan.pilots} pilots)" if annex.plan.pilots > 1 else ""
     return f"{annex.name}: {what}{share}{until}{_waiting_text(annex, tools)}"
+
+
+def spent_text(plan: Plan, verdict: Verdict, now: datetime) -> str:
+    """What the pilots have used so far, by Slurm's start times: `0.12 GPU-h`."""
+    ran = [pilot.job for pilot in verdict.pilots if pilot.job is not None and pilot.job.state is not BatchState.PENDING]
+    seconds = sum(seconds_between(job.start, min(job.end or now, now)) for job in ran if job.start is not None)
+    units, word = (plan.shape.gpus, "GPU-h") if plan.shape.gpus else (plan.shape.cpus, "core-h")
+    return f"{seconds / 3600 * units:.2f} {word}"
 
 
 def _waiting_text(annex: Annex, tools: Tools) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from siteannex.units import format_duration, format_when, seconds_between
 # Seconds between looks: quick while something is about to happen, patient in a long queue.
 _QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
 _PATIENT_S = 30.0
+_SHORT_S, _GLANCE_S, _TICK_S = 2.0, 0.2, 1.0
+"""Waits up to `_SHORT_S` are cut into glances at the collector, longer ones into ticks of the screen's clock."""
 _SILENCE_S, _SILENCE_POLL_S = 300.0, 10.0
 """How long the site may give no answer, and how often it is asked meanwhile, in seconds."""
 
@@ -69,12 +72,30 @@ class Watcher:
         while True:
             if (verdict := self._patient_look()) is None:
                 continue
-            waited_s = seconds_between(started, self._clock.now())
             if enough(verdict):
                 return verdict
-            label = "queue" if _pending(verdict) else verdict.stage.label
+            self._wait(verdict, started, self._next_wait(verdict))
+
+    def _wait(self, verdict: Verdict, started: datetime, seconds: float) -> None:
+        """Wait until the next look, showing that time passes; a short wait ends when a slot joins.
+
+        Only our own collector is asked meanwhile, so that READY is told at once and the site is left in peace.
+        """
+        label = "queue" if _pending(verdict) else verdict.stage.label
+        joined = sum(len(pilot.slots) for pilot in verdict.pilots)
+        step = _GLANCE_S if seconds <= _SHORT_S else _TICK_S
+        for _ in range(math.ceil(seconds / step)):
+            waited_s = seconds_between(started, self._clock.now())
             self._view.live(label, f"{verdict.text}{self._projection(verdict)} [{format_duration(waited_s)}]")
-            self._clock.sleep(self._next_wait(verdict))
+            self._clock.sleep(step)
+            if step == _GLANCE_S and self._slots() > joined:
+                return
+
+    def _slots(self) -> int:
+        try:
+            return len(self._pool.slots(self._annex.plan.annex_id))
+        except AnnexError:
+            return 0
 
     def _patient_look(self) -> Verdict | None:
         """A look, or None when the site gives no answer just now: one slow squeue is no reason to give up."""

@@ -16,7 +16,10 @@ Examples:
 def doctor(
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Is this access point fit for annexes? Each line: ok, a note, or a problem and what to do."""
+    """Say whether this access point is fit for annexes.
+
+    Each line: ok, a note, or a problem and what to do.
+    """
     import json
     from dataclasses import asdict
 

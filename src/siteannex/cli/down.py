@@ -25,7 +25,10 @@ def down(
     purge: Annotated[bool, typer.Option("--purge", help="Remove log archives and the EP software too.")] = False,
     login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
 ) -> None:
-    """Take annexes down: pending pilots too. Nothing stays at the site but a log archive."""
+    """Take annexes down.
+
+    Running jobs finish first, unless --now. Pending pilots are cancelled. Only a log archive stays at the site.
+    """
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
 
@@ -59,7 +62,9 @@ def _take_down(name: str, wiring: Wiring, *, now: bool, purge: bool) -> None:
     if latest is None:
         raise fail("annex-unknown", "", f"no annex named {name!r}")
     annex = wiring.store.living(name)
-    if annex is None:
+    if annex is None and latest.state().failure is not None:
+        taking_down.dismiss(latest, wiring.screen)
+    elif annex is None:
         wiring.screen.line("down", f"{name} has ended already: {latest.state().end_text or 'it failed'}")
     elif not annex.state().submit_begun:
         with wiring.store.lock(name, annex.plan.request.site):

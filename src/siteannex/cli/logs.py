@@ -19,7 +19,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", help="Go on printing what is added, until Ctrl-C.")] = False,
     login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
 ) -> None:
-    """Print an annex's logs from the site: while it runs the live ones, afterwards its log archive."""
+    """Print an annex's logs, live or archived."""
     from siteannex.annex.logs import follow_logs, read_logs
     from siteannex.cli.screen import make_screen, printable
     from siteannex.cli.wiring import Wiring

@@ -5,8 +5,10 @@ Nothing heavy is imported here or in the verb files' heads, so that `siteannex -
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
@@ -15,12 +17,30 @@ from siteannex.errors import AnnexError
 
 app = typer.Typer(
     name="siteannex",
-    help="Bring HTCondor execution points up at supercomputers you can log in to.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from siteannex import __version__
+
+        print(f"siteannex {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Bring HTCondor execution points up at supercomputers you can log in to."""
+
+
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("why", epilog=why.EXAMPLES)(why.why)
@@ -52,6 +72,8 @@ def main() -> None:
 
         show(problem.failure, as_json="--json" in sys.argv)
         sys.exit(exit_code(problem.failure.stage))
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     except Stopped:
         print(
             "\nStopped watching. Whatever was submitted goes on: siteannex status shows it, siteannex down ends it.",

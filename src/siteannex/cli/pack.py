@@ -18,7 +18,9 @@ def pack(
     sha256: Annotated[str | None, typer.Option(help="Its checksum; required with --from.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Pack the EP software that is shipped to sites: this AP's HTCondor, or a release tarball.
+    """Pack the EP software that is shipped to sites.
+
+    It is this AP's HTCondor, or a release tarball.
 
     What was packed last is what `up` ships to sites of its architecture.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+import textwrap
 from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic, sleep
@@ -44,7 +45,18 @@ class Screen:
     def line(self, label: str, text: str) -> None:
         """News that stays."""
         self._wipe()
-        print(f"{label:<{LABEL_WIDTH}}{printable(text)}", file=self._stream, flush=True)
+        first, *rest = self._wrapped(printable(text))
+        print(f"{label:<{LABEL_WIDTH}}{first}", file=self._stream)
+        for more in rest:
+            print(" " * LABEL_WIDTH + more, file=self._stream)
+        self._stream.flush()
+
+    def _wrapped(self, text: str) -> list[str]:
+        """On a terminal broken at words, so that a narrow one breaks no number in two; whole elsewhere."""
+        width = self._columns() - LABEL_WIDTH - 1
+        if not self._terminal or width < 20:
+            return [text]
+        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
     def live(self, label: str, text: str) -> None:
         """The moving line; without a terminal only what is new (elapsed times in [] are not news)."""
@@ -110,8 +122,10 @@ class TerminalPrompter:
             return False
         self._screen.line("connect", f"{host} is not in your known_hosts. Its {key_type} key:")
         self._screen.line("", fingerprint)
-        answer = input(" " * LABEL_WIDTH + "Is that the one the site publishes? (yes/no) ")
-        return answer.strip().lower() == "yes"
+        question = "Is that the one the site publishes? (yes/no) "
+        while (answer := input(" " * LABEL_WIDTH + question).strip().lower()) not in ("yes", "no"):
+            question = "Please type yes or no (yes/no) "
+        return answer == "yes"
 
     def tell(self, text: str) -> None:
         """What the server says: its banner, its menu."""

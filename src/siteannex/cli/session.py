@@ -30,7 +30,7 @@ def login(
         bool, typer.Option("--store-password", help="Ask for the password once and keep it in the keyring.")
     ] = False,
 ) -> None:
-    """Log in to a site and keep the session, so that later commands ask nothing."""
+    """Log in to a site and keep the session."""
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
 
@@ -59,7 +59,7 @@ def logout(
 def sessions(
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """List held sessions: site, login, since when, until when without use."""
+    """List held sessions."""
     import json
     from dataclasses import asdict
     from datetime import UTC, datetime

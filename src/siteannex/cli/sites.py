@@ -66,11 +66,12 @@ def show_site(
             partition,
             facts.sharing,
             f"{facts.gpus.per_node} x {facts.gpus.type}" if facts.gpus else "-",
+            format_memory(facts.gpus.memory) if facts.gpus and facts.gpus.memory else "-",
             str(facts.cores_per_node),
             format_memory(facts.memory_per_node),
             format_duration(facts.max_walltime),
-            f"{facts.verified} {facts.source}",
+            str(facts.verified),
         )
         for partition, facts in site.partitions.items()
     ]
-    print_table(("PARTITION", "SHARING", "GPUS/NODE", "CORES", "MEMORY", "WALLTIME", "VERIFIED"), rows)
+    print_table(("PARTITION", "SHARING", "GPUS/NODE", "GPU MEMORY", "CORES", "MEMORY", "WALLTIME", "VERIFIED"), rows)

@@ -25,7 +25,10 @@ def status(
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat every 5 seconds until Ctrl-C.")] = False,
 ) -> None:
-    """Show annexes: stage, pilots, GPUs, time left, jobs. Without --remote no SSH is needed."""
+    """Show annexes: stage, GPUs, time left, jobs.
+
+    Without --remote no SSH is needed; with it the batch system is asked too.
+    """
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
 
@@ -33,8 +36,10 @@ def status(
     while True:
         if watch and sys.stdout.isatty() and not json_output:
             print("\x1b[H\x1b[2J", end="")
+            print(f"{wiring.clock.now().astimezone():%H:%M:%S}, every 5 s; Ctrl-C ends this and nothing else")
         rows = _rows(wiring, name, remote=remote, everything=everything)
         _show(rows, wiring, json_output=json_output, detailed=name is not None)
+        sys.stdout.flush()
         if not watch:
             return
         wiring.clock.sleep(5)
@@ -59,7 +64,7 @@ def _rows(wiring: Wiring, name: str | None, *, remote: bool, everything: bool) -
 def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
     import json
 
-    from siteannex.annex.status import as_data, detail_lines, table
+    from siteannex.annex.status import advice, as_data, detail_lines, table
     from siteannex.cli.screen import printable
     from siteannex.cli.tables import print_table
 
@@ -71,5 +76,7 @@ def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool)
         return
     header, cells = table(rows, wiring.clock.now())
     print_table(header, cells)
+    for line in advice(rows):
+        print(printable(line))
     for line in detail_lines(rows[0], wiring.clock.now()) if detailed else ():
         print(printable(line))

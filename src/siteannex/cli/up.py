@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from siteannex.model import Request
 
+MIN_LIFETIME_S, MIN_MEMORY_MIB = 120, 256
 EXAMPLES = """\b
 Examples:
   siteannex up expanse --gpus 4 --lifetime 4h
@@ -35,7 +36,10 @@ def up(
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return once the pilots are submitted.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Bring execution points up at a site, and wait until they are ready."""
+    """Bring execution points up at a site.
+
+    Waits until they are ready; run again after an interruption, it goes on where it was.
+    """
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
 
@@ -92,8 +96,10 @@ def _request(
 
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", name):
         raise typer.BadParameter("a name is a letter, then letters, digits, '_', '.' or '-'", param_hint="--name")
+    if join not in set(Join):
+        raise typer.BadParameter("auto, pool or direct", param_hint="--join")
     try:
-        return Request(
+        request = Request(
             name=name,
             site=site,
             gpus=gpus,
@@ -108,6 +114,11 @@ def _request(
         )
     except ValueError as problem:
         raise typer.BadParameter(str(problem)) from problem
+    if request.lifetime_s < MIN_LIFETIME_S:
+        raise typer.BadParameter("an EP needs two minutes at least", param_hint="--lifetime")
+    if request.memory_mib is not None and request.memory_mib < MIN_MEMORY_MIB:
+        raise typer.BadParameter("an EP needs 256MB at least", param_hint="--mem")
+    return request
 
 
 def _show_dry_run(request: Request, screen: object, *, site: object, json_output: bool) -> None:

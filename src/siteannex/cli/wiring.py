@@ -21,7 +21,7 @@ from siteannex.pool.job_queue import JobQueue
 from siteannex.ports import Prompt, Transport
 from siteannex.site.loader import load_site, read_site, site_files
 from siteannex.site.schema import Site
-from siteannex.transport.passwords import store_password, stored_password
+from siteannex.transport.passwords import keyring_obstacle, store_password, stored_password
 from siteannex.transport.places import Places
 from siteannex.transport.sessions import open_transport
 
@@ -80,6 +80,9 @@ class Wiring:
     def store_password(self, site: Site) -> None:
         """Ask for a site's password and keep it in the keyring; a machine without one says so and goes on."""
         login = self.login_user(site) or self.places.user
+        if (obstacle := keyring_obstacle()) is not None:
+            self.screen.line("keyring", f"{obstacle}: the password is not kept, the session will be")
+            return
         prompt = Prompt(site.name, f"{login}@{site.login.host}", "Password to store: ", echo=False, kind="password")
         answer = store_password(site.name, login, self.prompter.ask(prompt))
         kept = "kept in the keyring" if answer.done else f"not kept: {answer.reason}"

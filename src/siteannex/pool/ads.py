@@ -53,6 +53,7 @@ def slot_from_ad(ad: Ad) -> Slot:
         job=look.text("JobId"),
         last_heard=look.moment("LastHeardFrom"),
         version=parse_version(look.text("CondorVersion")),
+        ends_at=look.moment("SiteannexEndsAt"),
         draining=look.value("SiteannexDraining") is True,
         failed_code=look.text("SiteannexCode"),
         failed_text=look.text("SiteannexText"),

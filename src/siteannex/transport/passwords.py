@@ -55,6 +55,12 @@ def store_password(site: str, login: str, password: Secret) -> KeyringAnswer:
     return _guarded(work)
 
 
+def keyring_obstacle() -> str | None:
+    """Why no password can be kept here, or None."""
+    answer = _guarded(lambda: KeyringAnswer(done=True))
+    return None if answer.done else answer.reason
+
+
 def _service(site: str) -> str:
     return f"siteannex:{site}"
 
