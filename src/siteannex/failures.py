@@ -313,8 +313,8 @@ FAILURES: dict[str, FailureKind] = {
     ),
     "collector-unreachable": FailureKind(
         Stage.AP_CONNECT,
-        "The node cannot reach the collector.",
-        "Ask the site whether compute nodes may open that port outwards.",
+        "The batch job and the EP are healthy; the network from the node to the collector is not.",
+        "Ask the site's help desk whether compute nodes may open that port outwards.",
     ),
     "token-rejected": FailureKind(
         Stage.AP_CONNECT,

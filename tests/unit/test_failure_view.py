@@ -35,8 +35,8 @@ def test_a_failure_says_what_was_seen_what_it_means_and_what_to_do() -> None:
         "  seen   MasterLog of pilot 71:",
         "         attempt to connect failed",
         "         Connection timed out (errno = 110)",
-        "  so     The node cannot reach the collector.",
-        "  do     Ask the site whether compute nodes may open that port outwards.",
+        "  so     The batch job and the EP are healthy; the network from the node to the collector is not.",
+        "  do     Ask the site's help desk whether compute nodes may open that port outwards.",
     ]
 
 

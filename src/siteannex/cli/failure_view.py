@@ -35,6 +35,8 @@ def render(failure: StageFailure) -> str:
 
     lines = [f"{failure.stage.label:<9}FAILED: {failure.code}", f"  what   {failure.summary}"]
     for item in failure.evidence:
+        if item.text in failure.summary:
+            continue  # it is quoted above already
         seen = item.text.splitlines()
         if len(seen) > 1:
             lines += [f"  seen   {item.source}:", *(f"         {line}" for line in seen)]
