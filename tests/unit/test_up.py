@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.annex.up import ceiling_text, dry_run, plan_text
+from siteannex.annex.texts import ceiling_text, plan_text
+from siteannex.annex.up import dry_run
 from siteannex.errors import AnnexError, Stage
 from siteannex.failures import fail
 from siteannex.model import EpSoftware, JobCounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import end_now
@@ -14,14 +14,15 @@ from siteannex.annex.packing import check_versions
 from siteannex.annex.plan import differences, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
+from siteannex.annex.texts import ceiling_text, plan_text, ready_text, spent_text
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import fail, failure
-from siteannex.model import BatchState, EpSoftware, Join, Plan, PoolFacts, Request
+from siteannex.model import EpSoftware, Join, Plan, PoolFacts, Request
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
-from siteannex.units import format_bytes, format_duration, format_memory, format_when, seconds_between
+from siteannex.units import format_bytes, format_duration
 
 TOKEN_MARGIN_S = 3600
 """How much longer than the walltime a token lives; the time in the queue comes on top."""
@@ -129,21 +130,6 @@ def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
     if facts.join == "direct":
         longest = format_duration(plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
         tools.view.line("", f"joins by direct attach: its token could also submit jobs as you, for {longest} at most")
-
-
-def plan_text(plan: Plan) -> str:
-    """`lab, partition gpu-shared: 1 pilot x 2 a100 (8 cores, 30 GB), 1 h, account abc123`."""
-    gpus = f" x {plan.shape.gpus} {plan.shape.gpu_type}" if plan.shape.gpus else ""
-    pilots = f"{plan.pilots} pilot{'s' if plan.pilots > 1 else ''}{gpus}"
-    size = f"{plan.shape.cpus} core{'s' if plan.shape.cpus != 1 else ''}, {format_memory(plan.shape.memory_mib)}"
-    account = f", account {plan.account}" if plan.account else ""
-    where = f"{plan.request.site}, partition {plan.partition}"
-    return f"{where}: {pilots} ({size}), {format_duration(plan.walltime_s)}{account}"
-
-
-def ceiling_text(plan: Plan) -> str:
-    """The most the plan can cost: `2 GPU-h`, or core-hours without GPUs."""
-    return f"{plan.ceiling_gpu_hours:g} GPU-h" if plan.shape.gpus else f"{plan.ceiling_core_hours:g} core-h"
 
 
 def _deliver(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> SlurmSite:
@@ -277,7 +263,7 @@ def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
         raise AnnexError(what)
     _drop_failed(annex, access, verdict, tools)
     if verdict.ready:
-        tools.view.line("ready", ready_text(annex, verdict, tools))
+        tools.view.line("ready", ready_text(annex, verdict, tools.pool, tools.clock.now()))
         tools.view.line("", f'new jobs reach it with:  MY.TargetAnnexName = "{annex.name}"')
     else:
         tools.view.line(verdict.stage.label, verdict.text)
@@ -314,31 +300,3 @@ def _drop_failed(annex: Annex, access: SlurmSite | None, verdict: Verdict, tools
         else:
             told = "cancelled, so that it spends no more"
         tools.view.line("release", f"job {', '.join(costly)} {told}")
-
-
-def ready_text(annex: Annex, verdict: Verdict, tools: Tools) -> str:
-    """`lab: 2 GPUs until 18:02 (in 59 m); 1 of your jobs waits for it.`."""
-    slots = [slot for pilot in verdict.pilots for slot in pilot.slots if slot.slot_type != "Dynamic"]
-    gpus = sum(slot.total_gpus for slot in slots)
-    what = f"{gpus} GPU{'s' if gpus != 1 else ''}" if gpus else f"{sum(slot.total_cpus for slot in slots)} cores"
-    ends = [pilot.job.end for pilot in verdict.pilots if pilot.job is not None and pilot.job.end is not None]
-    ends = ends or [slot.ends_at for slot in slots if slot.ends_at is not None]
-    until = f" until {format_when(min(ends), tools.clock.now())}" if ends else ""
-    share = f" ({verdict.ready} of {annex.plan.pilots} pilots)" if annex.plan.pilots > 1 else ""
-    return f"{annex.name}: {what}{share}{until}{_waiting_text(annex, tools)}"
-
-
-def spent_text(plan: Plan, verdict: Verdict, now: datetime) -> str:
-    """What the pilots have used so far, by Slurm's start times: `0.12 GPU-h`."""
-    ran = [pilot.job for pilot in verdict.pilots if pilot.job is not None and pilot.job.state is not BatchState.PENDING]
-    seconds = sum(seconds_between(job.start, min(job.end or now, now)) for job in ran if job.start is not None)
-    units, word = (plan.shape.gpus, "GPU-h") if plan.shape.gpus else (plan.shape.cpus, "core-h")
-    return f"{seconds / 3600 * units:.2f} {word}"
-
-
-def _waiting_text(annex: Annex, tools: Tools) -> str:
-    try:
-        waiting = tools.pool.job_counts([annex.name])[annex.name].waiting
-    except AnnexError:
-        return ""  # it is ready all the same
-    return f"; {waiting} of your jobs wait{'s' if waiting == 1 else ''} for it"

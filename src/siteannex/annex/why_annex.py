@@ -13,7 +13,7 @@ from siteannex.annex.judge import PilotVerdict, Verdict, judge
 from siteannex.annex.plan import plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
-from siteannex.annex.up import plan_text
+from siteannex.annex.texts import plan_text
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure

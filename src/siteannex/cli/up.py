@@ -126,7 +126,8 @@ def _show_dry_run(request: Request, screen: object, *, site: object, json_output
     from dataclasses import asdict
     from datetime import UTC, datetime
 
-    from siteannex.annex.up import ceiling_text, dry_run, plan_text
+    from siteannex.annex.texts import ceiling_text, plan_text
+    from siteannex.annex.up import dry_run
     from siteannex.cli.screen import Screen
     from siteannex.site.schema import Site
 
