@@ -182,12 +182,12 @@ def test_the_end_comes_in_order_and_leaves_time_to_work(walltime_s: int) -> None
 @given(st.one_of(st.text(max_size=80), st.binary(max_size=60).map(lambda b: base64.urlsafe_b64encode(b).decode())))
 def test_a_token_of_any_shape_upsets_nobody(text: str) -> None:
     assert token_times(Secret(text)) == {}
-    assert set(token_times(Secret(f"a.{text}.c"))) <= {"iat", "exp"}
+    assert set(token_times(Secret(f"e30.{text}.c"))) <= {"iat", "exp"}
 
 
 def test_a_tokens_times_are_read() -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"iat": 100, "exp": 3700, "sub": "alice@ap.lab"}).encode())
-    assert token_times(Secret(f"h.{claims.decode().rstrip('=')}.s")) == {"iat": 100, "exp": 3700}
+    assert token_times(Secret(f"e30.{claims.decode().rstrip('=')}.s")) == {"iat": 100, "exp": 3700}
 
 
 @pytest.mark.parametrize("bundle", [rendered(), rendered(BUSY_SITE, DIRECT)])

@@ -81,9 +81,3 @@ def ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
-
-
-def same_host(left: str, right: str) -> bool:
-    """True when two addresses name the same host in the same words."""
-    first, second = parse_address(left), parse_address(right)
-    return first is not None and second is not None and first.host.lower() == second.host.lower()

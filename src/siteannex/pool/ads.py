@@ -147,12 +147,6 @@ def count_of(ad: Ad, *names: str) -> int:
     return _Look(ad).count(*names)
 
 
-def flag_of(ad: Ad, name: str) -> bool:
-    """True when the attribute is the boolean true, or a string HTCondor's configuration reads as true."""
-    value = _Look(ad).value(name)
-    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "t", "yes", "1"))
-
-
 def parse_version(text: str) -> str:
     """`25.14.1` out of `$CondorVersion: 25.14.1 2026-09-24 BuildID: ... $`; "" when there is none."""
     match = _VERSION.search(text)

@@ -168,9 +168,3 @@ def test_the_job_constraint_leaves_out_names_that_nobody_can_have() -> None:
     assert evaluated(constraint, {**job, "Owner": "bob"}) is False
     assert evaluated(constraint, {**job, "JobStatus": 4}) is False
     assert evaluated(ads.waiting_constraint("alice"), job) is True
-
-
-def test_flags_read_as_configuration_writes_them() -> None:
-    assert ads.flag_of({"A": "True"}, "a")
-    assert ads.flag_of({"A": True}, "A")
-    assert not ads.flag_of({"A": "no"}, "A")
