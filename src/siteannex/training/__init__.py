@@ -1,0 +1,1 @@
+"""Training: experiments, sweeps, the DAG they become, and what its files say."""
