@@ -1,7 +1,8 @@
-"""Write docs/failures.md from the catalogue in siteannex.failures, or check (`--check`) that it is up to date."""
+"""Write docs/failures.md from the catalogue in siteannex.failures and docs/faults.json, or `--check` that it is so."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,6 +17,27 @@ Every failure siteannex can report, by stage. The code is stable: scripts may ma
 The exit code is the stage's. This page is written by `scripts/failures_doc.py` from `src/siteannex/failures.py`.
 """
 
+TABLE = TARGET.with_name("faults.json")
+TABLE_HEAD = """
+## The fault table
+
+Faults the tests inject, what siteannex makes of each, and how long the verdict took when the table was last made
+(`scripts/fault_table.py`). Ground: `lab` is a real access point, sshd and Slurm; `loopback` a scripted SSH server;
+`scripted` scripted answers of Slurm or HTCondor. Code `-`: lived through, nothing fails.
+
+| stage | fault | code | s | ground |
+|---|---|---|---:|---|
+"""
+
+
+def fault_table() -> str:
+    """The table of docs/faults.json; empty without one."""
+    if not TABLE.is_file():
+        return ""
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    lines = ("| {stage} | {fault} | {code} | {seconds} | {ground} |\n".format(**row) for row in rows)
+    return TABLE_HEAD + "".join(lines)
+
 
 def page() -> str:
     """The whole page."""
@@ -27,7 +49,7 @@ def page() -> str:
         for code, kind in codes.items():
             again = " Trying again can help." if kind.retryable else ""
             parts.append(f"\n### {code}\n\n{kind.meaning}{again}\n\nDo: {kind.hint}\n")
-    return "".join(parts)
+    return "".join(parts) + fault_table()
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from siteannex.annex.events import failure_to_data
 from siteannex.errors import AnnexError, Secret
 from siteannex.failures import fail
 from siteannex.ports import Command, Prompt, Transport
@@ -88,6 +89,7 @@ def main() -> None:
     person = Script([(part, answer) for part, answer in words["answers"]], words.get("slow_s", 0.0))
     result: dict[str, object] = {"asked": person.asked, "told": person.told, "code": "ok", "did": []}
     did: list[object] = []
+    began = time.monotonic()
     try:
         transport = open_transport(_site(words), user=words["user"], prompter=person, places=places)
         try:
@@ -98,7 +100,8 @@ def main() -> None:
     except AnnexError as error:
         evidence = "\n".join(f"{piece.source}: {piece.text}" for piece in error.failure.evidence)
         result |= {"code": error.failure.code, "summary": error.failure.summary, "evidence": evidence}
-    print(json.dumps(result | {"did": did}))
+        result["failure"] = failure_to_data(error.failure)
+    print(json.dumps(result | {"did": did, "seconds": time.monotonic() - began}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab import Lab
+from tests.faultbook import FaultRow
 
 PROBE = "/opt/siteannex-src/tests/lab/login_probe.py"
 PYTHON = "/opt/siteannex/bin/python"
@@ -98,49 +99,64 @@ def test_a_menu_like_duos(probe: Probe) -> None:
     assert "1. Duo Push" in result["asked"][2]
 
 
-def test_a_wrong_password(probe: Probe) -> None:
+@pytest.mark.fault("wrong password", code="password-refused")
+def test_a_wrong_password(probe: Probe, fault: FaultRow) -> None:
     result = probe("bob", password="wrong one")
     assert result["code"] == "password-refused", result
     assert result["asked"][1:] == ["Password: "]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_a_wrong_code(probe: Probe) -> None:
+@pytest.mark.fault("wrong code", code="code-refused")
+def test_a_wrong_code(probe: Probe, fault: FaultRow) -> None:
     result = probe("bob", code="000000")
     assert result["code"] == "code-refused", result
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_a_code_used_twice(lab: Lab, probe: Probe) -> None:
+@pytest.mark.fault("reused code", code="code-refused")
+def test_a_code_used_twice(lab: Lab, probe: Probe, fault: FaultRow) -> None:
     code = lab.code("bob")
     assert probe("bob", code=code)["code"] == "ok"
-    assert probe("bob", code=code)["code"] == "code-refused"
+    result = probe("bob", code=code)
+    assert result["code"] == "code-refused", result
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_a_wrong_option(probe: Probe) -> None:
+@pytest.mark.fault("menu answered with a wrong option", code="code-refused")
+def test_a_wrong_option(probe: Probe, fault: FaultRow) -> None:
     result = probe("dana", option="3")
     assert result["code"] == "code-refused", result
     assert "Passcode or option (1-3):" in result["evidence"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_no_key(lab: Lab, probe: Probe, home: str) -> None:
+@pytest.mark.fault("no key", code="key-refused")
+def test_no_key(lab: Lab, probe: Probe, home: str, fault: FaultRow) -> None:
     lab.exec("ap", ["sh", "-c", f"rm {home}/.ssh/id_*"], user="bob", check=True)
     result = probe("kay", keys="allowed")
     assert result["code"] == "key-refused", result
     assert "none was found" in result["summary"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_a_key_the_site_does_not_know(lab: Lab, probe: Probe, home: str) -> None:
+@pytest.mark.fault("key refused", code="key-refused")
+def test_a_key_the_site_does_not_know(lab: Lab, probe: Probe, home: str, fault: FaultRow) -> None:
     make = f"rm {home}/.ssh/id_*; ssh-keygen -q -t ed25519 -N '' -f {home}/.ssh/id_ed25519"
     lab.exec("ap", ["sh", "-c", make], user="bob", check=True)
     result = probe("kay", keys="allowed")
     assert result["code"] == "key-refused", result
     assert f"{home}/.ssh/id_ed25519" in result["summary"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_an_expired_account(probe: Probe, at_site: AtSite) -> None:
+@pytest.mark.fault("account locked", code="account-locked")
+def test_an_expired_account(probe: Probe, at_site: AtSite, fault: FaultRow) -> None:
     with at_site("chage -E 1 nora", "chage -E -1 nora"):
         result = probe("nora")
     assert result["code"] == "account-locked", result
     assert "expired" in result["summary"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
 def test_an_expired_password(probe: Probe, at_site: AtSite) -> None:
@@ -172,7 +188,8 @@ def test_a_site_with_one_session_a_connection(probe: Probe, at_site: AtSite) -> 
     assert result["did"][1] == 100_000
 
 
-def test_a_changed_host_key(lab: Lab, probe: Probe, home: str) -> None:
+@pytest.mark.fault("changed host key", code="host-key-changed")
+def test_a_changed_host_key(lab: Lab, probe: Probe, home: str, fault: FaultRow) -> None:
     fake = (
         f"ssh-keygen -q -t ed25519 -N '' -f {home}/other && "
         f"echo login.lab $(cut -d' ' -f1,2 {home}/other.pub) >{home}/.ssh/known_hosts"
@@ -182,6 +199,7 @@ def test_a_changed_host_key(lab: Lab, probe: Probe, home: str) -> None:
     assert result["code"] == "host-key-changed", result
     assert f"{home}/.ssh/known_hosts:1" in result["evidence"]
     assert result["asked"] == []
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
 def test_a_disk_that_fills_up_in_the_middle(lab: Lab, probe: Probe, at_site: AtSite) -> None:
@@ -206,7 +224,8 @@ def test_a_home_that_is_read_only(probe: Probe, at_site: AtSite) -> None:
     assert "Read-only file system" in result["evidence"]
 
 
-def test_a_login_cut_off_while_the_person_types(probe: Probe, at_site: AtSite) -> None:
+@pytest.mark.fault("connection dropped mid-login", code="link-broken")
+def test_a_login_cut_off_while_the_person_types(probe: Probe, at_site: AtSite, fault: FaultRow) -> None:
     with at_site(
         f"sed -i '1i LoginGraceTime 2' /etc/ssh/sshd_config; {RELOAD}",
         f"sed -i '/^LoginGraceTime/d' /etc/ssh/sshd_config; {RELOAD}",
@@ -215,6 +234,7 @@ def test_a_login_cut_off_while_the_person_types(probe: Probe, at_site: AtSite) -
     assert result["code"] == "link-broken", result
     assert "answered 'Password:'" in result["evidence"]
     assert "LAB CLUSTER" in result["evidence"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
 def test_the_ssh_program_with_a_key(probe: Probe, lab: Lab) -> None:

@@ -13,6 +13,7 @@ from siteannex.errors import AnnexError, Secret, StageFailure
 from siteannex.ports import Command
 from siteannex.transport.places import Places
 from siteannex.transport.ssh import SshTransport, connect
+from tests.faultbook import FaultRow
 from tests.loopback.people import Person, loopback_site
 from tests.loopback.sshd import CODE, DONE, PASSWORD, LoopbackSshd, Round, Script
 
@@ -281,11 +282,13 @@ def test_a_connection_closed_while_the_person_types(sshd: LoopbackSshd, places: 
     assert "answered 'Verification code:'" in words(failure)
 
 
-def test_a_connection_closed_before_any_question(sshd: LoopbackSshd, places: Places) -> None:
+@pytest.mark.fault("login banner says maintenance", code="link-broken")
+def test_a_connection_closed_before_any_question(sshd: LoopbackSshd, places: Places, fault: FaultRow) -> None:
     sshd.script = Script(banner="Down for maintenance until Friday.\n", close_at="auth")
     failure = refused(sshd, places)
     assert failure.code == "link-broken"
     assert "Down for maintenance until Friday." in words(failure)
+    fault.saw(failure)
 
 
 def test_a_disconnect_after_a_wrong_code_is_a_refused_code(sshd: LoopbackSshd, places: Places) -> None:
@@ -315,12 +318,14 @@ def test_an_unknown_host_key_is_asked_about_once(sshd: LoopbackSshd, places: Pla
     assert len(person.shown_keys) == 1
 
 
-def test_a_host_key_that_is_not_accepted_ends_the_login(sshd: LoopbackSshd, places: Places) -> None:
+@pytest.mark.fault("unknown host key, not accepted", code="host-key-unknown")
+def test_a_host_key_that_is_not_accepted_ends_the_login(sshd: LoopbackSshd, places: Places, fault: FaultRow) -> None:
     person = Person(accepts_keys=False)
     failure = refused(sshd, places, person)
     assert failure.code == "host-key-unknown"
     assert not (places.home / ".ssh/known_hosts").exists()
     assert person.asked == []
+    fault.saw(failure)
 
 
 def test_a_changed_host_key_is_refused_with_both_fingerprints(
@@ -350,18 +355,22 @@ def test_a_host_known_by_one_key_is_met_by_that_key(sshd: LoopbackSshd, places: 
     assert person.shown_keys == []
 
 
-def test_nothing_listens(sshd: LoopbackSshd, places: Places) -> None:
+@pytest.mark.fault("no sshd listens", code="host-unreachable")
+def test_nothing_listens(sshd: LoopbackSshd, places: Places, fault: FaultRow) -> None:
     sshd.stop()
     failure = refused(sshd, places)
     assert failure.code == "host-unreachable"
     assert "Connection refused (errno 111)" in words(failure)
     assert failure.retryable
+    fault.saw(failure)
 
 
-def test_a_name_that_does_not_resolve(places: Places) -> None:
+@pytest.mark.fault("host name does not resolve", code="host-unresolvable")
+def test_a_name_that_does_not_resolve(places: Places, fault: FaultRow) -> None:
     with pytest.raises(AnnexError) as raised:
         connect(loopback_site(22, host="no-such-host.invalid"), user=None, prompter=Person(), places=places)
     assert raised.value.failure.code == "host-unresolvable"
+    fault.saw(raised.value.failure)
 
 
 def test_something_that_is_not_ssh(sshd: LoopbackSshd, places: Places) -> None:
@@ -396,8 +405,9 @@ def test_through_a_jump_host_each_with_its_own_login(
         gate.stop()
 
 
+@pytest.mark.fault("jump host does not reach the site", code="host-unreachable")
 def test_a_jump_host_that_does_not_reach_the_site(
-    sshd: LoopbackSshd, places: Places, tmp_path: Path, host_key: paramiko.PKey
+    sshd: LoopbackSshd, places: Places, tmp_path: Path, host_key: paramiko.PKey, fault: FaultRow
 ) -> None:
     gate = LoopbackSshd(tmp_path, [host_key], Script(rounds=(CODE,), forward=True))
     try:
@@ -406,15 +416,18 @@ def test_a_jump_host_that_does_not_reach_the_site(
         failure = refused(sshd, places)
         assert failure.code == "host-unreachable"
         assert "jump host" in failure.summary
+        fault.saw(failure)
     finally:
         gate.stop()
 
 
-def test_a_jump_host_that_is_down(sshd: LoopbackSshd, places: Places) -> None:
+@pytest.mark.fault("jump host down", code="host-unreachable")
+def test_a_jump_host_that_is_down(sshd: LoopbackSshd, places: Places, fault: FaultRow) -> None:
     configure(places, "Host 127.0.0.1\n  ProxyJump localhost:1\n")
     failure = refused(sshd, places)
     assert failure.code == "host-unreachable"
     assert "localhost:1" in words(failure)
+    fault.saw(failure)
 
 
 def test_a_proxy_command_carries_the_connection(sshd: LoopbackSshd, places: Places) -> None:
