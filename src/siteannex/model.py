@@ -48,6 +48,26 @@ class PilotShape:
 
 
 @dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long a stage may be silent before that is a failure, in seconds. A site's file may say otherwise."""
+
+    queue_s: int = 7 * 86400
+    """How long a pilot may wait in the queue: as long as its token lasts."""
+    ep_start_s: int = 180
+    """From the batch job running to the pilot's first report."""
+    step_s: int = 600
+    """From one of the pilot's reports to the next, until it reaches the AP (a hung scratch file system)."""
+    join_s: int = 180
+    """From the EP's start to its ad at the collector."""
+    unheard_s: int = 240
+    """From an ad's last update (60 s apart) until it is taken for a dead EP's."""
+    lost_s: int = 120
+    """From submission until "Slurm does not know the job" is believed; one empty answer of squeue proves nothing."""
+    silent_s: int = 300
+    """How long a command that watches bears a site that gives no answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A request laid out on one partition. `pilots` equal batch jobs of `shape`, each for `walltime_s`."""
 
@@ -66,6 +86,8 @@ class Plan:
     ceiling_core_hours: float
     notes: tuple[str, ...] = ()
     """What the reader should know: why this partition, rounding, stale facts."""
+    deadlines: Deadlines = Deadlines()
+    """The site's, as they were when this was planned."""
 
 
 class BatchState(StrEnum):

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from siteannex.annex.events import AnnexState
-from siteannex.annex.judge import Deadlines, Verdict, judge
+from siteannex.annex.judge import Verdict, judge
 from siteannex.errors import Evidence, Stage
 from siteannex.failures import FAILURES, failure
-from siteannex.model import BatchJob, BatchState, PilotReport, PilotShape, Plan, Slot, Witnesses
+from siteannex.model import BatchJob, BatchState, Deadlines, PilotReport, PilotShape, Plan, Slot, Witnesses
 from siteannex.scheduler.slurm import HOPELESS_REASONS
 from tests.unit.samples import NOW, ago, job, plan, report, slot
 
@@ -231,7 +231,7 @@ def test_whatever_code_a_pilot_reports_is_the_verdict_with_its_steps(code: str) 
 def test_deadlines_can_be_longer_at_a_slow_site() -> None:
     silent = Witnesses((job(start=ago(300)),), (), ())
     assert judge(plan(), SUBMITTED, silent, NOW).failure is not None
-    assert judge(plan(), SUBMITTED, silent, NOW, Deadlines(ep_start_s=600)).failure is None
+    assert judge(plan(deadlines=Deadlines(ep_start_s=600)), SUBMITTED, silent, NOW).failure is None
 
 
 def test_a_clock_that_is_ahead_at_the_site_is_not_a_deadline_missed() -> None:

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from siteannex.annex.plan import plan_annex
 from siteannex.errors import AnnexError, Stage
+from siteannex.model import Deadlines
 from siteannex.resources import data_dir
 from siteannex.site.loader import load_site, read_site, site_files
+from tests.unit.samples import TODAY, request
 
 GOOD = """\
 name: lab
@@ -54,6 +57,13 @@ def test_sizes_and_durations_are_read_as_people_write_them(tmp_path: Path) -> No
     assert site.partitions["gpu"].memory_per_node == 60 * 1024
     assert site.partitions["gpu"].max_walltime == 4 * 3600
     assert site.partitions["gpu"].max_nodes is None
+
+
+def test_a_site_says_which_stage_may_take_longer_and_the_plan_carries_it(tmp_path: Path) -> None:
+    site = read_site(write(tmp_path, GOOD + "deadlines: {join: 5m, unheard: 15s}\n"))
+    assert site.deadlines.seconds() == Deadlines(join_s=300, unheard_s=15)
+    planned = plan_annex(request(), site, annex_id="sweep1-00000001", today=TODAY)
+    assert planned.deadlines == site.deadlines.seconds()
 
 
 @pytest.mark.parametrize("path", sorted(data_dir("sites").glob("*.yaml")), ids=lambda path: path.stem)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.annex.judge import Deadlines
 from siteannex.annex.store import Annex
 from siteannex.errors import AnnexError, Stage
 from siteannex.failures import fail
+from siteannex.model import Deadlines
 from tests.unit.samples import report, request
 from tests.unit.stub_slurm import run_shell
 from tests.unit.world import World

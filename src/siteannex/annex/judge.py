@@ -13,27 +13,9 @@ from datetime import datetime
 from siteannex.annex.events import AnnexState
 from siteannex.errors import Evidence, Stage, StageFailure
 from siteannex.failures import FAILURES, failure
-from siteannex.model import BatchJob, BatchState, PilotReport, Plan, Slot, Witnesses
+from siteannex.model import BatchJob, BatchState, Deadlines, PilotReport, Plan, Slot, Witnesses
 from siteannex.scheduler.slurm import HOPELESS_REASONS
 from siteannex.units import format_duration, format_memory, seconds_between
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """How long a stage may be silent before that is a failure, in seconds."""
-
-    ep_start_s: float = 180.0
-    """From the batch job running to the pilot's first report."""
-    step_s: float = 600.0
-    """From one of the pilot's reports to the next, until it reaches the AP (a hung scratch file system)."""
-    join_s: float = 180.0
-    """From the EP's start to its ad at the collector."""
-    lost_s: float = 120.0
-    """From submission until "Slurm does not know the job" is believed; one empty answer of squeue proves nothing."""
-    unheard_s: float = 240.0
-    """From an ad's last update (60 s apart) until it is taken for a dead EP's."""
-    queue_s: float = 7 * 86400.0
-    """How long a pilot may wait in the queue: as long as its token lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +57,11 @@ class Verdict:
         )
 
 
-def judge(
-    plan: Plan, state: AnnexState, witnesses: Witnesses, now: datetime, deadlines: Deadlines | None = None
-) -> Verdict:
+def judge(plan: Plan, state: AnnexState, witnesses: Witnesses, now: datetime) -> Verdict:
     """Say where the annex is and, when witnesses disagree, what that means. Shapes: one PilotVerdict a job id."""
-    limits = deadlines or Deadlines()
     known = {job.job_id: job for job in witnesses.batch or ()}
     ids = tuple(dict.fromkeys((*state.job_ids, *known, *(slot.batch_job_id for slot in witnesses.slots or ()))))
-    pilots = tuple(_judge_pilot(job_id, known.get(job_id), plan, state, witnesses, now, limits) for job_id in ids)
+    pilots = tuple(_judge_pilot(job_id, known.get(job_id), plan, state, witnesses, now) for job_id in ids)
     if not pilots:
         return _without_pilots(state)
     return _whole(plan, state, pilots)
@@ -122,8 +101,8 @@ def _judge_pilot(
     state: AnnexState,
     witnesses: Witnesses,
     now: datetime,
-    limits: Deadlines,
 ) -> PilotVerdict:
+    limits = plan.deadlines
     ads = tuple(slot for slot in witnesses.slots or () if slot.batch_job_id == job_id)
     slots = tuple(slot for slot in ads if not slot.failed_code)
     reports = [report for report in witnesses.reports or () if report.job_id == job_id]
@@ -149,7 +128,7 @@ def _judge_pilot(
         draining = any(slot.draining for slot in slots) or (last is not None and last.stage == Stage.DRAIN)
         return _joined(job_id, job, slots, plan, draining=draining)
     if job is None:
-        return _unseen(job_id, state, now, plan, limits)
+        return _unseen(job_id, state, now, plan)
     if job.state is BatchState.PENDING:
         return _pending(job, site)
     return _starting(job, last, site, there, limits, asked=witnesses.slots is not None)
@@ -259,11 +238,11 @@ def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Pl
     return PilotVerdict(job_id, Stage.EP_CONFIG, what.summary, what, job, slots)
 
 
-def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan, limits: Deadlines) -> PilotVerdict:
+def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan) -> PilotVerdict:
     """Neither Slurm was asked nor an ad is there: say what the events said, no more."""
     since = state.ready_at if job_id in state.ready_ids else None
     start = since or state.submitted_at
-    longest_s = plan.walltime_s if since else plan.walltime_s + limits.queue_s
+    longest_s = plan.walltime_s if since else plan.walltime_s + plan.deadlines.queue_s
     if start is not None and seconds_between(start, now) > longest_s:
         return PilotVerdict(job_id, Stage.RELEASED, "walltime is over")
     if since is not None:

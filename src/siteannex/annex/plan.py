@@ -63,6 +63,7 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
             *_whole_node_note(best),
             *(f"not chosen: {refusal}" for refusal in refusals),
         ),
+        deadlines=site.deadlines.seconds(),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
-from siteannex.model import Join, PilotShape, Plan, Request
+from siteannex.model import Deadlines, Join, PilotShape, Plan, Request
 from siteannex.ports import Clock
 from siteannex.private import private_dir, write_private
 
@@ -154,7 +154,9 @@ def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's
     """
     request = Request(**_known(Request, {**data["request"], "join": Join(data["request"]["join"])}))
     shape = PilotShape(**_known(PilotShape, data["shape"]))
-    return Plan(**_known(Plan, {**data, "request": request, "shape": shape, "notes": tuple(data["notes"])}))
+    deadlines = Deadlines(**_known(Deadlines, data.get("deadlines", {})))
+    parts = {"request": request, "shape": shape, "notes": tuple(data["notes"]), "deadlines": deadlines}
+    return Plan(**_known(Plan, {**data, **parts}))
 
 
 def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:

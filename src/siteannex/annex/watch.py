@@ -20,8 +20,8 @@ _QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
 _PATIENT_S = 30.0
 _SHORT_S, _GLANCE_S, _TICK_S = 2.0, 0.2, 1.0
 """Waits up to `_SHORT_S` are cut into glances at the collector, longer ones into ticks of the screen's clock."""
-_SILENCE_S, _SILENCE_POLL_S = 300.0, 10.0
-"""How long the site may give no answer, and how often it is asked meanwhile, in seconds."""
+_SILENCE_POLL_S = 10.0
+"""How often a site that gives no answer is asked, in seconds."""
 
 
 def gather(annex: Annex, access: SlurmSite | None, pool: Pool) -> Witnesses:
@@ -104,7 +104,7 @@ class Watcher:
         except AnnexError as problem:
             self._silent_since = self._silent_since or self._clock.now()
             silent_s = seconds_between(self._silent_since, self._clock.now())
-            if problem.failure.code != "remote-timeout" or silent_s > _SILENCE_S:
+            if problem.failure.code != "remote-timeout" or silent_s > self._annex.plan.deadlines.silent_s:
                 raise
             self._view.live("wait", f"the site gives no answer [{format_duration(silent_s)}]")
             self._clock.sleep(_SILENCE_POLL_S)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from siteannex import model
 from siteannex.units import parse_duration_s, parse_memory_mib
 
 
@@ -123,6 +124,25 @@ class EpTweaks(_Facts):
     network_interface: str | None = None
 
 
+_USUAL = model.Deadlines()
+
+
+class Deadlines(_Facts):
+    """How long each stage may be silent at this site before that is a failure: `join: 5m` at a slow one."""
+
+    queue: DurationS = _USUAL.queue_s
+    ep_start: DurationS = _USUAL.ep_start_s
+    step: DurationS = _USUAL.step_s
+    join: DurationS = _USUAL.join_s
+    unheard: DurationS = _USUAL.unheard_s
+    lost: DurationS = _USUAL.lost_s
+    silent: DurationS = _USUAL.silent_s
+
+    def seconds(self) -> model.Deadlines:
+        """As the judge takes them; what each means is told there."""
+        return model.Deadlines(**{f"{name}_s": value for name, value in self})
+
+
 class Site(_Facts):
     """One site."""
 
@@ -137,5 +157,6 @@ class Site(_Facts):
     partitions: Annotated[dict[str, Partition], Field(min_length=1)]
     directories: Directories = Directories()
     ep: EpTweaks = EpTweaks()
+    deadlines: Deadlines = Deadlines()
     verified: date
     source: str
