@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 
@@ -14,6 +15,16 @@ def private_dir(path: Path, *, new: bool = False) -> None:
     for ancestor in reversed(path.parents):
         ancestor.mkdir(mode=0o700, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=not new)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory that only we can enter, or check that it is one. Raises OSError."""
+    private_dir(path)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{path} is not a directory of yours")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        path.chmod(0o700)
 
 
 def write_private(path: Path, text: str) -> None:

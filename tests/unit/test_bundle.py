@@ -90,6 +90,7 @@ def test_the_archive_is_the_same_bytes_small_and_private() -> None:
     assert modes == {
         "batch.sh": 0o700,
         "ep.conf": 0o600,
+        "origin": 0o600,
         "params.sh": 0o700,
         **dict.fromkeys(pilot_files(), 0o700),
         "token": 0o600,
@@ -198,3 +199,11 @@ def test_rendered_shell_passes_shellcheck(bundle: Bundle, tmp_path: Path) -> Non
         words = ["shellcheck", "-e", "SC2034", *(["-s", shell] if shell else []), str(tmp_path / name)]
         checked = subprocess.run(words, capture_output=True, text=True, check=False)
         assert checked.returncode == 0, checked.stdout
+
+
+def test_whose_annex_it_is_stands_in_the_directory_and_in_the_ads() -> None:
+    bundle = render_bundle(plan(), site(), POOL_FACTS, software(), TOKEN, OPTIONS, origin="ap.lab/0123abcd")
+    assert bundle.files["origin"] == "ap.lab/0123abcd\n"
+    assert 'SiteannexOrigin = "ap.lab/0123abcd"\n' in bundle.files["ep.conf"]
+    with pytest.raises(ValueError, match="origin"):
+        render_bundle(plan(), site(), POOL_FACTS, software(), TOKEN, OPTIONS, origin='ap"\nlab/0123abcd')

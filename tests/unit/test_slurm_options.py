@@ -77,3 +77,8 @@ def test_options_are_whole_words_each_said_once(
     assert f"--mem={memory}M" in options
     assert "--no-requeue" in options
     assert ("--exclusive" in options) is (sharing == "exclusive")
+
+
+def test_the_comment_says_whose_annex_it_is() -> None:
+    options = submit_options(plan(), partition(), drain_notice_s=120, origin="ap.lab/0123abcd")
+    assert "--comment=siteannex:sweep1-00000001:ap.lab/0123abcd" in options

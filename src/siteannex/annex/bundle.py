@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from siteannex.annex.marks import ORIGIN, ORIGIN_FILE
 from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.annex.packing.versions import version_tuple
 from siteannex.errors import Secret
@@ -67,7 +68,7 @@ class Bundle:
     """The files of one annex. `files` has no secret in it; the token is apart and never shown."""
 
     files: Mapping[str, str]
-    """Name to text: `batch.sh`, `pilot*.sh`, `params.sh`, `ep.conf`."""
+    """Name to text: `batch.sh`, `pilot*.sh`, `params.sh`, `ep.conf`, `origin`."""
     token: Secret = field(repr=False)
 
 
@@ -78,18 +79,24 @@ def render_bundle(
     software: EpSoftware,
     token: Secret,
     options: Sequence[str],
+    *,
+    origin: str = "",
 ) -> Bundle:
-    """Render the annex's files. `options` are the scheduler's `#SBATCH` options, whole (`--time=1:00:00`).
+    """Render the annex's files. `options` are the scheduler's `#SBATCH` options, whole (`--time=1:00:00`); `origin`
+    says whose annex it is (marks.py).
 
     Raises ValueError for a value that does not belong in a script: those are checked long before, and checked
     again here because this is where they would do harm.
     """
     _checked(plan, pool, software, options)
-    context = _context(plan, site, pool, software, options)
+    if origin and ORIGIN.fullmatch(origin) is None:
+        raise ValueError(f"origin {origin!r} cannot be written into a pilot's files")
+    context = {**_context(plan, site, pool, software, options), "origin": origin}
     files = {
         "batch.sh": _render("batch.sh.j2", context),
         "ep.conf": _render("ep.conf.j2", context),
         "params.sh": _assignments(_parameters(plan, site, pool, software, token_times(token))),
+        ORIGIN_FILE: f"{origin}\n",
         **pilot_files(),
     }
     return Bundle(files, token)

@@ -7,19 +7,22 @@ closed off before the next write, so that nothing after it is lost.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
+from siteannex.annex.marks import origin_of
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
+from siteannex.locks import Taken, exclusive
 from siteannex.model import Deadlines, Join, PilotShape, Plan, Request
 from siteannex.ports import Clock
 from siteannex.private import private_dir, write_private
@@ -78,15 +81,25 @@ class Store:
 
     root: Path
     clock: Clock
+    tell: Callable[[str], None] = lambda _: None
+    """Says what the user should know of the state directory itself."""
+
+    def origin(self, schedd: str) -> str:
+        """The mark of the annexes that are kept here (marks.py)."""
+        return origin_of(schedd, self.root)
 
     def create(self, plan: Plan) -> Annex:
         """Record a plan; the annex exists from here on."""
         path = self.root / "annexes" / plan.annex_id
         with _writing(path, plan.request.site):
             private_dir(path, new=True)
-            write_private(path / "plan.json", json.dumps(asdict(plan), indent=1))
         annex = Annex(path, plan, self.clock)
-        annex.record(Stage.PLAN, What.DONE)
+        try:
+            annex.keep({"plan.json": json.dumps(asdict(plan), indent=1)})
+            annex.record(Stage.PLAN, What.DONE)
+        except AnnexError:
+            shutil.rmtree(path, ignore_errors=True)  # nothing was done yet: half an annex would only puzzle
+            raise
         return annex
 
     def annexes(self) -> list[Annex]:
@@ -133,18 +146,20 @@ class Store:
     @contextmanager
     def lock(self, name: str, site: str) -> Iterator[None]:
         """Hold an annex name for one command. AnnexError(annex-busy) when another command has it."""
-        locks = self.root / "locks"
-        with _writing(locks, site):
-            private_dir(locks)
-            handle = os.open(locks / name.lower(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as busy:
-                raise fail("annex-busy", site, f"another command is at work on {name!r}") from busy
+        with ExitStack() as held:
+            with _writing(self.root / "locks", site):
+                private_dir(self.root / "locks")
+                try:
+                    weakness = held.enter_context(exclusive(self.lock_file(name)))
+                except Taken as taken:
+                    raise fail("annex-busy", site, f"another command is at work on {name!r}") from taken
+            if weakness:
+                self.tell(f"{weakness}: use siteannex on one host at a time; commands on this host wait for each other")
             yield
-        finally:
-            os.close(handle)
+
+    def lock_file(self, name: str) -> Path:
+        """What a command holds while it is at work on an annex of that name."""
+        return self.root / "locks" / name.lower()
 
 
 def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's to catch
@@ -178,16 +193,24 @@ def _writing(path: Path, site: str) -> Iterator[None]:
 
 
 def _append(path: Path, line: bytes) -> None:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    """Add a line, whole and on disk, or leave the file as it was. Raises OSError."""
+    # `status` appends beside `up`: neither may take the other's half line for torn.
+    with exclusive(path, wait=True):
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            _write_whole(handle, (b"\n" if torn else b"") + line, size)
+        finally:
+            os.close(handle)
+
+
+def _write_whole(handle: int, data: bytes, size: int) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # status appends beside up: neither may take the other's half line for torn
-        size = os.fstat(handle).st_size
-        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-        data = (b"\n" if torn else b"") + line
-        written = os.write(handle, data)
-        if written != len(data):  # disk filled half way: take the half line back
-            os.ftruncate(handle, size)
-            raise OSError(28, "No space left on device")
+        if os.write(handle, data) != len(data):  # the disk filled half way
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(handle)
-    finally:
-        os.close(handle)
+    except OSError:
+        with suppress(OSError):  # a half line that cannot be taken back is torn: passed over, and closed off later
+            os.ftruncate(handle, size)
+        raise

@@ -120,8 +120,9 @@ def dry_run(request: Request, site: Site, today: date) -> tuple[Plan, tuple[str,
     return plan, _options(plan, site)
 
 
-def _options(plan: Plan, site: Site) -> tuple[str, ...]:
-    return slurm.submit_options(plan, site.partitions[plan.partition], drain_notice_s=drain_notice_s(plan))
+def _options(plan: Plan, site: Site, origin: str = "") -> tuple[str, ...]:
+    partition = site.partitions[plan.partition]
+    return slurm.submit_options(plan, partition, drain_notice_s=drain_notice_s(plan), origin=origin)
 
 
 def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
@@ -153,7 +154,10 @@ def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools:
     ended = not annex.state().submit_begun
     if access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
         ended = _ended(annex, access, tools)
-    annex.record_failure(problem, ended=ended)
+    try:
+        annex.record_failure(problem, ended=ended)
+    except AnnexError as unwritable:  # the failure itself must still be told
+        tools.view.line("state", f"{unwritable.failure.summary}: what follows is not recorded")
 
 
 def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
@@ -218,7 +222,7 @@ def _ship(annex: Annex, access: SlurmSite, software: EpSoftware, tools: Tools) -
 def _submit(annex: Annex, access: SlurmSite, software: EpSoftware, facts: PoolFacts, tools: Tools) -> None:
     plan, site = annex.plan, access.site
     token = tools.pool.issue_token(facts.join, plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
-    archive = _bundle(annex, site, software, facts, token)
+    archive = _bundle(annex, site, software, facts, token, tools.store.origin(facts.schedd))
     annex.record(
         Stage.SUBMIT,
         What.BEGIN,
@@ -245,9 +249,9 @@ def _accepted(annex: Annex, access: SlurmSite, archive: bytes, tools: Tools) -> 
         return annex.state().job_ids
 
 
-def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret) -> bytes:
-    options = _options(annex.plan, site)
-    bundle = render_bundle(annex.plan, site, facts, software, token, options)
+def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret, origin: str) -> bytes:
+    options = _options(annex.plan, site, origin)
+    bundle = render_bundle(annex.plan, site, facts, software, token, options, origin=origin)
     annex.keep({name: text for name, text in bundle.files.items() if name in ("batch.sh", "ep.conf")})
     return bundle_archive(bundle)
 

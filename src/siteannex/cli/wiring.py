@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Wiring:
         self.places = Places.from_environment()
         self.settings: Settings = read_settings()
         self.clock = WallClock()
-        self.store = Store(self.places.state, self.clock)
+        self.store = Store(self.places.state, self.clock, _once(lambda text: screen.line("state", text)))
         self.pool = CondorPool()
         self.prompter = TerminalPrompter(screen, interactive=sys.stdin.isatty())
         self._user = user
@@ -116,3 +117,15 @@ class Wiring:
             new_id=lambda name: f"{name}-{secrets.token_hex(4)}",
             foresee=lambda plan, site, facts: foresee(JobQueue(self.pool), plan, site, facts),
         )
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """The same, but nothing is said twice."""
+    said: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return tell

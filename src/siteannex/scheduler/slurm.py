@@ -77,11 +77,11 @@ def format_walltime(seconds: int) -> str:
     return f"{hours}:{minutes:02d}:{secs:02d}"
 
 
-def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int) -> tuple[str, ...]:
-    """The sbatch options of one pilot, in a stable order, for `#SBATCH` lines."""
+def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int, origin: str = "") -> tuple[str, ...]:
+    """The sbatch options of one pilot, in a stable order, for `#SBATCH` lines. `origin`: annex/marks.py."""
     options = [
         f"--job-name={plan.annex_id}",
-        f"--comment=siteannex:{plan.annex_id}",
+        f"--comment=siteannex:{plan.annex_id}" + (f":{origin}" if origin else ""),
         f"--partition={plan.partition}",
         *([f"--account={plan.account}"] if plan.account else []),
         *([f"--qos={plan.qos}"] if plan.qos else []),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import struct
 from pathlib import Path
 
 from siteannex.failures import fail
-from siteannex.private import private_dir
+from siteannex.private import private_directory as private_directory
 from siteannex.transport.messages import Message, decode, encode
 from siteannex.transport.places import SOCKET_PATH_LIMIT_BYTES
 
@@ -58,16 +57,6 @@ def peer_is_me(stream: socket.socket) -> bool:
     size = struct.calcsize("3i")
     _, uid, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return bool(uid == os.getuid())
-
-
-def private_directory(path: Path) -> None:
-    """Make a directory that only we can enter, or check that it is one. Raises OSError."""
-    private_dir(path)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{path} is not a directory of yours")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        path.chmod(0o700)
 
 
 def check_length(site: str, path: Path) -> None:
