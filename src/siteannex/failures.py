@@ -30,6 +30,11 @@ FAILURES: dict[str, FailureKind] = {
         "A site's YAML file breaks the schema.",
         "Mend the file at the line shown, then run the command again.",
     ),
+    "no-annex-here": FailureKind(
+        Stage.PLAN,
+        "The site is of a kind where no annex can be brought up.",
+        "siteannex sites show NAME says how jobs reach it.",
+    ),
     "request-impossible": FailureKind(
         Stage.PLAN,
         "No partition of the site can give what was asked.",

@@ -88,6 +88,8 @@ class Plan:
     """What the reader should know: why this partition, rounding, stale facts."""
     deadlines: Deadlines = Deadlines()
     """The site's, as they were when this was planned."""
+    node_kind: str = ""
+    """The kind of node, by its name in the site's file."""
 
 
 class BatchState(StrEnum):

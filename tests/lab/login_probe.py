@@ -20,7 +20,7 @@ from siteannex.annex.events import failure_to_data
 from siteannex.errors import AnnexError, Secret
 from siteannex.failures import fail
 from siteannex.ports import Command, Prompt, Transport
-from siteannex.site.schema import Login, Partition, SessionPolicy, Site
+from siteannex.site.schema import Login, NodeKind, Partition, SessionPolicy, Site
 from siteannex.transport.places import Places
 from siteannex.transport.sessions import close_session, open_transport
 
@@ -57,7 +57,7 @@ def _site(words: dict[str, Any]) -> Site:
     day = date(2026, 1, 1)
     login = Login(host="login.lab", keys=words.get("keys", "allowed"), transport=words.get("transport", "paramiko"))
     debug = Partition(
-        sharing="shared", cores_per_node=1, memory_per_node=1024, max_walltime=60, verified=day, source="a test"
+        sharing="shared", nodes=(NodeKind(cores=1, memory=1024),), max_walltime=60, verified=day, source="a test"
     )
     return Site(
         name="lab",

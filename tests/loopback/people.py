@@ -9,7 +9,7 @@ from datetime import date
 from siteannex.errors import Secret
 from siteannex.failures import fail
 from siteannex.ports import Prompt
-from siteannex.site.schema import Login, Partition, SessionPolicy, Site
+from siteannex.site.schema import Login, NodeKind, Partition, SessionPolicy, Site
 
 
 @dataclass
@@ -51,7 +51,7 @@ def loopback_site(
     """A site whose login host is a port of this machine."""
     day = date(2026, 1, 1)
     partition = Partition(
-        sharing="shared", cores_per_node=1, memory_per_node=1024, max_walltime=60, verified=day, source="a test"
+        sharing="shared", nodes=(NodeKind(cores=1, memory=1024),), max_walltime=60, verified=day, source="a test"
     )
     return Site(
         name="loop",

@@ -18,7 +18,7 @@ from siteannex.model import (
     Request,
     Slot,
 )
-from siteannex.site.schema import Gpus, Login, Partition, Site
+from siteannex.site.schema import Caps, Gpus, Login, NodeKind, Partition, Site
 
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 TODAY = date(2026, 11, 29)
@@ -30,20 +30,28 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def partition(**changes: Any) -> Partition:
-    """A shared partition of 16-core, 64 GB nodes with four A100."""
+def node(**changes: Any) -> NodeKind:
+    """A 16-core, 64 GB node with four A100."""
+    return NodeKind(**{"name": "a100", "cores": 16, "memory": 65536, "gpus": A100, **changes})
+
+
+def partition(*, max_nodes: int | None = 2, nodes: tuple[NodeKind, ...] | None = None, **changes: Any) -> Partition:
+    """A shared partition of two such nodes."""
     facts: dict[str, Any] = {
         "sharing": "shared",
-        "cores_per_node": 16,
-        "memory_per_node": 65536,
+        "nodes": nodes or (node(),),
         "max_walltime": 4 * 3600,
-        "max_nodes": 2,
-        "gpus": A100,
+        "caps": Caps(nodes_per_job=max_nodes),
         "gpu_request": "--gres=gpu:{type}:{count}",
         "verified": date(2026, 11, 1),
         "source": "test",
     }
     return Partition(**{**facts, **changes})
+
+
+def plain_partition(**changes: Any) -> Partition:
+    """The same without GPUs."""
+    return partition(**{"nodes": (node(name="cpu", gpus=None),), "gpu_request": None, **changes})
 
 
 def site(**changes: Any) -> Site:
@@ -54,7 +62,7 @@ def site(**changes: Any) -> Site:
         "login": Login(host="login.lab"),
         "account": "abc123",
         "partitions": {
-            "debug": partition(gpus=None, gpu_request=None, max_walltime=1800),
+            "debug": plain_partition(max_walltime=1800),
             "gpu-shared": partition(),
             "gpu": partition(sharing="exclusive"),
         },

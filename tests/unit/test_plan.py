@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from siteannex.annex.plan import differences, plan_annex
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import Join, Plan, Request
-from siteannex.site.schema import Gpus, Partition, Site
-from tests.unit.samples import A100, TODAY, partition, request, site
+from siteannex.site.schema import Caps, Gpus, Partition, Site
+from tests.unit.samples import TODAY, node, partition, request, site
 
 
 def planned(asked: Request, at: Site | None = None) -> Plan:
@@ -56,7 +56,7 @@ def test_gpus_are_spread_over_as_few_equal_pilots_as_the_node_allows() -> None:
 
 
 def test_a_job_cap_below_the_node_spreads_further() -> None:
-    capped = site(partitions={"gpu": partition(gpus=A100.model_copy(update={"max_per_job": 1}), max_nodes=None)})
+    capped = site(partitions={"gpu": partition(caps=Caps(gpus_per_job=1))})
     plan = planned(request(gpus=3), capped)
     assert (plan.pilots, plan.shape.gpus) == (3, 1)
 
@@ -86,7 +86,7 @@ def test_cpus_asked_bring_their_share_of_memory_when_that_is_more() -> None:
 
 
 def test_memory_is_never_planned_as_zero_which_slurm_reads_as_the_whole_node() -> None:
-    tiny = site(partitions={"p": partition(memory_per_node=8)})
+    tiny = site(partitions={"p": partition(nodes=(node(memory=8),))})
     assert planned(request(gpus=0), tiny).shape.memory_mib == 1
 
 
@@ -144,13 +144,11 @@ def test_differences_name_each_field_that_differs_and_nothing_else() -> None:
 
 
 partitions = st.builds(
-    lambda sharing, cores, memory, walltime, nodes, gpus: partition(
+    lambda sharing, cores, memory, walltime, nodes, cap, gpus: partition(
         sharing=sharing,
-        cores_per_node=cores,
-        memory_per_node=memory,
+        nodes=(node(cores=cores, memory=memory, gpus=gpus),),
         max_walltime=walltime,
-        max_nodes=nodes,
-        gpus=gpus,
+        caps=Caps(nodes_per_job=nodes, gpus_per_job=min(cap, gpus.per_node * (nodes or 1)) if cap and gpus else None),
         gpu_request="--gpus={count}" if gpus else None,
     ),
     st.sampled_from(["shared", "exclusive"]),
@@ -158,12 +156,8 @@ partitions = st.builds(
     st.integers(1, 4 * 1024**2),
     st.integers(60, 7 * 86400),
     st.none() | st.integers(1, 64),
-    st.none()
-    | st.builds(
-        lambda per_node, cap: Gpus(type="a100", model="A100", per_node=per_node, max_per_job=cap),
-        st.integers(1, 16),
-        st.none() | st.integers(1, 32),
-    ),
+    st.none() | st.integers(1, 32),
+    st.none() | st.builds(lambda per_node: Gpus(type="a100", model="A100", per_node=per_node), st.integers(1, 16)),
 )
 requests = st.builds(
     Request,
@@ -189,19 +183,20 @@ def test_a_plan_never_exceeds_its_partition_and_gives_all_that_was_asked(
         assert asked.partition or all(f"{name}: " in told for name in at.partitions)
         return
     chosen, shape = at.partitions[plan.partition], plan.shape
+    [kind] = chosen.nodes
     assert asked.partition in (None, plan.partition)
-    assert 1 <= shape.cpus <= chosen.cores_per_node
-    assert 1 <= shape.memory_mib <= chosen.memory_per_node
-    assert plan.walltime_s == asked.lifetime_s <= chosen.max_walltime
-    assert chosen.max_nodes is None or plan.pilots <= chosen.max_nodes
+    assert 1 <= shape.cpus <= (kind.cores or 0)
+    assert 1 <= shape.memory_mib <= (kind.memory or 0)
+    assert plan.walltime_s == asked.lifetime_s <= (chosen.max_walltime or 0)
+    assert plan.pilots <= (chosen.caps.nodes_per_job or plan.pilots)
     assert plan.pilots * shape.gpus == asked.gpus
     assert asked.nodes in (None, plan.pilots)
     assert shape.cpus == asked.cpus or asked.cpus is None
     assert shape.memory_mib == asked.memory_mib or asked.memory_mib is None
     if shape.gpus:
-        assert chosen.gpus is not None
-        assert shape.gpus <= min(chosen.gpus.per_node, chosen.gpus.max_per_job or 99)
-    billed = chosen.gpus.per_node if chosen.sharing == "exclusive" and chosen.gpus else shape.gpus
+        assert kind.gpus is not None
+        assert shape.gpus <= min(kind.gpus.per_node, chosen.caps.gpus_per_job or 99)
+    billed = kind.gpus.per_node if chosen.sharing == "exclusive" and kind.gpus else shape.gpus
     assert plan.ceiling_gpu_hours == pytest.approx(billed * plan.pilots * plan.walltime_s / 3600, abs=0.001)
     assert plan.ceiling_core_hours >= shape.cpus * plan.pilots * plan.walltime_s / 3600 - 0.001
 

@@ -12,7 +12,7 @@ from siteannex.annex.plan import plan_annex
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import Deadlines
 from siteannex.resources import data_dir
-from siteannex.site.loader import load_site, read_site, site_files
+from siteannex.site.loader import load_any, load_site, read_any, read_site, site_files
 from tests.unit.samples import TODAY, request
 
 GOOD = """\
@@ -20,15 +20,18 @@ name: lab
 title: test site
 login:
   host: login.lab
-  prompts:
-    - {match: 'password:', kind: password}
+  auth:
+    - {by: [password], prompt: 'password:'}
+nodes:
+  a100:
+    cores: 16
+    memory: 60GB
+    gpus: {type: a100, model: NVIDIA A100, per_node: 4}
 partitions:
   gpu:
     sharing: shared
-    cores_per_node: 16
-    memory_per_node: 60GB
+    nodes: [a100]
     max_walltime: 4h
-    gpus: {type: a100, model: NVIDIA A100, per_node: 4}
     gpu_request: --gres=gpu:{type}:{count}
     verified: 2026-11-01
     source: a test
@@ -54,9 +57,10 @@ def complaint(path: Path) -> str:
 
 def test_sizes_and_durations_are_read_as_people_write_them(tmp_path: Path) -> None:
     site = read_site(write(tmp_path, GOOD))
-    assert site.partitions["gpu"].memory_per_node == 60 * 1024
+    assert site.partitions["gpu"].nodes == (site.nodes["a100"],)
+    assert site.nodes["a100"].memory == 60 * 1024
     assert site.partitions["gpu"].max_walltime == 4 * 3600
-    assert site.partitions["gpu"].max_nodes is None
+    assert site.partitions["gpu"].caps.nodes_per_job is None
 
 
 def test_a_site_says_which_stage_may_take_longer_and_the_plan_carries_it(tmp_path: Path) -> None:
@@ -68,25 +72,42 @@ def test_a_site_says_which_stage_may_take_longer_and_the_plan_carries_it(tmp_pat
 
 @pytest.mark.parametrize("path", sorted(data_dir("sites").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_packaged_site_file_is_valid(path: Path) -> None:
-    assert read_site(path).name == path.stem
+    assert read_any(path).name == path.stem
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("    cores_per_node: 16\n", "    cores_per_nod: 16\n", ":10: partitions.gpu.cores_per_nod: "),
-        ("    cores_per_node: 16\n", "    cores_per_nod: 16\n", "did you mean cores_per_node?"),
-        ("    cores_per_node: 16\n", "", ":8: partitions.gpu.cores_per_node: Field required"),
-        ("60GB", "'60'", ":11: partitions.gpu.memory_per_node: "),
-        ("60GB", "'60'", "did you mean 60GB or 60MB?"),
-        ("max_walltime: 4h", "max_walltime: 3-0:00", ":12: partitions.gpu.max_walltime: "),
-        ("sharing: shared", "sharing: sometimes", ":9: partitions.gpu.sharing: "),
+        ("    cores: 16\n", "    cors: 16\n", ":9: nodes.a100.cors: no such key; did you mean cores?"),
+        ("    cores: 16\n", "", ":8: nodes.a100.cores: required, and missing; write null if it is not known"),
+        ("    sharing: shared\n", "", ":13: partitions.gpu.sharing: required, and missing"),
+        ("60GB", "'60'", ":10: nodes.a100.memory: '60' has no unit; did you mean 60GB or 60MB?"),
+        ("60GB", "60", ":10: nodes.a100.memory: '60' has no unit; did you mean 60GB or 60MB?"),
+        (
+            "max_walltime: 4h",
+            "max_walltime: 4",
+            ":16: partitions.gpu.max_walltime: '4' is not a duration; did you mean 4h",
+        ),
+        ("max_walltime: 4h", "max_walltime: 3-0:00", ":16: partitions.gpu.max_walltime: "),
+        (
+            "sharing: shared",
+            "sharing: sometimes",
+            ":14: partitions.gpu.sharing: Input should be 'shared' or 'exclusive'",
+        ),
+        (
+            "nodes: [a100]",
+            "nodes: [a10]",
+            ":15: partitions.gpu.nodes.0: no kind 'a10' under nodes:; did you mean a100?",
+        ),
+        ("nodes: [a100]", "nodes: [zz]", ":15: partitions.gpu.nodes.0: no kind 'zz' under nodes:; there are: a100"),
         ("{type}:{count}", "{type}", "gpu_request must contain {count}"),
-        ("match: 'password:'", "match: '('", "match is not a regular expression"),
-        ("match: 'password:'", "match: '('", ":6: login.prompts.0"),
-        ("per_node: 4", "per_node: 0", ":13: partitions.gpu.gpus.per_node: "),
+        ("prompt: 'password:'", "prompt: '('", ":6: login.auth.0.prompt: not a regular expression"),
+        ("per_node: 4", "per_node: 0", ":11: nodes.a100.gpus.per_node: "),
+        ("per_node: 4", "per_node: 4, arch: 8", ":11: nodes.a100.gpus.arch: no such key; known here: type, model"),
+        ("title: test site", "tilte: test site", "tilte: no such key; did you mean title?"),
+        ("title: test site", "title: test site\nkind: moon", ":3: kind: is 'moon'; known: slurm, aws"),
         ("name: lab", "name: Lab", ":1: name: "),
-        ("verified: 2026-11-01\nsource", "verified: yesterday\nsource", ":17: verified: "),
+        ("verified: 2026-11-01\nsource", "verified: yesterday\nsource", ":20: verified: "),
         ("  host: login.lab", "  host: login.lab\n   port: 22", ":5: "),
         ("title: test site", "title: test site\ntitle: again", "title"),
         ("title: test site", "title: \x07", "special characters"),
@@ -102,7 +123,7 @@ def test_a_mistake_is_shown_with_file_line_and_key(tmp_path: Path, old: str, new
 
 def test_every_mistake_of_a_file_is_shown_at_once(tmp_path: Path) -> None:
     shown = complaint(write(tmp_path, GOOD.replace("60GB", "lots").replace("4h", "long")))
-    assert "memory_per_node" in shown
+    assert "nodes.a100.memory" in shown
     assert "max_walltime" in shown
 
 
@@ -144,6 +165,25 @@ def test_a_name_like_no_other_gets_no_suggestion(tmp_path: Path) -> None:
     with pytest.raises(AnnexError) as raised:
         load_site("zzz", (tmp_path,))
     assert "Did you mean" not in raised.value.failure.hint
+
+
+TARGET = """\
+name: pool
+title: a pool of machines elsewhere
+kind: target
+requirements: null
+site_attribute: GLIDEIN_ResourceName
+verified: 2026-11-01
+source: a test
+"""
+
+
+def test_a_site_without_a_batch_system_is_read_but_takes_no_pilots(tmp_path: Path) -> None:
+    write(tmp_path, TARGET, name="pool")
+    assert load_any("pool", (tmp_path,)).kind == "target"
+    with pytest.raises(AnnexError) as raised:
+        load_site("pool", (tmp_path,))
+    assert raised.value.failure.code == "no-annex-here"
 
 
 LINES = GOOD.splitlines()

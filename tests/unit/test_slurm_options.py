@@ -17,7 +17,7 @@ from siteannex.resources import data_dir
 from siteannex.scheduler.slurm import submit_options
 from siteannex.site.loader import read_site
 from siteannex.site.schema import Partition
-from tests.unit.samples import partition, plan
+from tests.unit.samples import partition, plain_partition, plan
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -26,7 +26,7 @@ CASES: dict[str, tuple[Plan, Partition]] = {
     "exclusive-gpus": (plan(partition="gpu"), partition(sharing="exclusive")),
     "cpus-only": (
         plan(partition="debug", account=None, shape=PilotShape(0, None, 1, 4096), walltime_s=1800),
-        partition(gpus=None, gpu_request=None),
+        plain_partition(),
     ),
     "partition-implies-gpus": (plan(), partition(gpu_request=None)),
     "untyped-qos-and-options": (

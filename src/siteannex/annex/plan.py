@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from siteannex.errors import Evidence
 from siteannex.failures import fail
 from siteannex.model import PilotShape, Plan, Request
-from siteannex.site.schema import Partition, Site
+from siteannex.site.schema import NodeKind, Partition, Site
 from siteannex.units import format_duration, format_memory
 
 STALE_AFTER_DAYS = 365
@@ -18,6 +19,7 @@ STALE_AFTER_DAYS = 365
 class _Layout:
     partition: str
     facts: Partition
+    kind: NodeKind
     pilots: int
     shape: PilotShape
     billed_gpus: int
@@ -33,10 +35,11 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
     layouts: list[_Layout] = []
     refusals: list[str] = []
     for name, facts in _candidates(request, site).items():
-        try:
-            layouts.append(_lay_out(request, name, facts))
-        except _DoesNotFitError as reason:
-            refusals.append(f"{name}: {reason}")
+        for kind in facts.nodes:
+            try:
+                layouts.append(_lay_out(request, name, facts, kind))
+            except _DoesNotFitError as reason:
+                refusals.append(f"{name}{f' ({kind.name})' if len(facts.nodes) > 1 else ''}: {reason}")
     if not layouts:
         raise fail(
             "request-impossible",
@@ -50,6 +53,7 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
         request=request,
         annex_id=annex_id,
         partition=best.partition,
+        node_kind=best.kind.name,
         account=request.account or site.account,
         qos=best.facts.qos,
         pilots=best.pilots,
@@ -67,7 +71,7 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
     )
 
 
-def _candidates(request: Request, site: Site) -> dict[str, Partition]:
+def _candidates(request: Request, site: Site) -> Mapping[str, Partition]:
     if request.partition is None:
         return site.partitions
     if request.partition not in site.partitions:
@@ -76,50 +80,58 @@ def _candidates(request: Request, site: Site) -> dict[str, Partition]:
     return {request.partition: site.partitions[request.partition]}
 
 
-def _lay_out(request: Request, name: str, facts: Partition) -> _Layout:
-    pilots, gpus = _spread(request, facts)
-    if request.lifetime_s > facts.max_walltime:
+def _lay_out(request: Request, name: str, facts: Partition, kind: NodeKind) -> _Layout:
+    pilots, gpus = _spread(request, facts, kind)
+    if facts.max_walltime is not None and request.lifetime_s > facts.max_walltime:
         raise _DoesNotFitError(
             f"at most {format_duration(facts.max_walltime)} a job, {format_duration(request.lifetime_s)} asked"
         )
-    if facts.max_nodes is not None and pilots > facts.max_nodes:
-        raise _DoesNotFitError(f"at most {facts.max_nodes} nodes, {pilots} needed")
+    most_nodes = _most_nodes(facts, kind)
+    if most_nodes is not None and pilots > most_nodes:
+        raise _DoesNotFitError(f"at most {most_nodes} nodes, {pilots} needed")
+    cores, whole_memory = kind.cores, kind.memory_usable
+    if cores is None or whole_memory is None:
+        raise _DoesNotFitError("how many cores and how much memory its nodes have is not known")
     exclusive = facts.sharing == "exclusive"
-    share = 1.0 if exclusive else (gpus / facts.gpus.per_node if gpus and facts.gpus else 0.0)
-    cpus = request.cpus or max(1, int(facts.cores_per_node * share))
+    share = 1.0 if exclusive else (gpus / kind.gpus.per_node if gpus and kind.gpus else 0.0)
+    cpus = request.cpus or max(1, int(cores * share))
     memory = request.memory_mib or max(
-        1, int(facts.memory_per_node * share), cpus * facts.memory_per_node // facts.cores_per_node
+        1, int(whole_memory * share), cpus * whole_memory // cores
     )  # never 0: sbatch reads --mem=0 as all of the node's memory
-    if cpus > facts.cores_per_node:
-        raise _DoesNotFitError(f"at most {facts.cores_per_node} cores a node, {cpus} asked")
-    if memory > facts.memory_per_node:
-        raise _DoesNotFitError(f"at most {format_memory(facts.memory_per_node)} a node, {format_memory(memory)} asked")
+    if cpus > cores:
+        raise _DoesNotFitError(f"at most {cores} cores a node, {cpus} asked")
+    if memory > whole_memory:
+        raise _DoesNotFitError(f"at most {format_memory(whole_memory)} a node, {format_memory(memory)} asked")
     return _Layout(
         partition=name,
         facts=facts,
+        kind=kind,
         pilots=pilots,
-        shape=PilotShape(gpus, facts.gpus.type if gpus and facts.gpus else None, cpus, memory),
-        billed_gpus=facts.gpus.per_node if exclusive and facts.gpus else gpus,
-        billed_cores=facts.cores_per_node if exclusive else cpus,
+        shape=PilotShape(gpus, kind.gpus.type if gpus and kind.gpus else None, cpus, memory),
+        billed_gpus=kind.gpus.per_node if exclusive and kind.gpus else gpus,
+        billed_cores=cores if exclusive else cpus,
     )
 
 
-def _spread(request: Request, facts: Partition) -> tuple[int, int]:
+def _most_nodes(facts: Partition, kind: NodeKind) -> int | None:
+    return min((most for most in (facts.caps.nodes_per_job, kind.count) if most is not None), default=None)
+
+
+def _spread(request: Request, facts: Partition, kind: NodeKind) -> tuple[int, int]:
     """(pilots, GPUs of each): as few equal pilots as the node and the job cap allow."""
     if request.gpus == 0:
         return request.nodes or 1, 0
-    if facts.gpus is None:
+    if kind.gpus is None:
         raise _DoesNotFitError("no GPUs here")
-    cap = min(facts.gpus.per_node, facts.gpus.max_per_job or facts.gpus.per_node)
-    most = cap * facts.max_nodes if facts.max_nodes else None
+    cap = min(kind.gpus.per_node, facts.caps.gpus_per_job or kind.gpus.per_node)
+    most_nodes = _most_nodes(facts, kind)
+    most = cap * most_nodes if most_nodes else None
     if most is not None and request.gpus > most:
-        raise _DoesNotFitError(f"at most {most} GPUs ({facts.max_nodes} nodes x {cap}), {request.gpus} asked")
+        raise _DoesNotFitError(f"at most {most} GPUs ({most_nodes} nodes x {cap}), {request.gpus} asked")
     for pilots in [request.nodes] if request.nodes else range(1, request.gpus + 1):
         if request.gpus % pilots == 0 and request.gpus // pilots <= cap:
-            if facts.max_nodes is not None and pilots > facts.max_nodes:
-                raise _DoesNotFitError(
-                    f"{request.gpus} GPUs do not divide evenly over {facts.max_nodes} nodes of {cap}"
-                )
+            if most_nodes is not None and pilots > most_nodes:
+                raise _DoesNotFitError(f"{request.gpus} GPUs do not divide evenly over {most_nodes} nodes of {cap}")
             return pilots, request.gpus // pilots
     raise _DoesNotFitError(f"{request.gpus} GPUs do not divide over {request.nodes} nodes of at most {cap} GPUs")
 

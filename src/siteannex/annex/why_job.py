@@ -140,7 +140,7 @@ def _offers(job: FullAd, desk: Desk) -> tuple[Offer, ...]:
                 cpus=max(1, count_of(values, "RequestCpus")) if not count_of(values, "RequestGPUs") else None,
                 memory_mib=_rounded_up(count_of(values, "RequestMemory")),
                 partition=partition,
-                lifetime_s=min(3600, site.partitions[partition].max_walltime),
+                lifetime_s=min(3600, site.partitions[partition].max_walltime or 3600),
             ),
         )
         for site in desk.sites()

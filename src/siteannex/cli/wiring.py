@@ -45,11 +45,11 @@ class Wiring:
         return load_site(name, site_directories())
 
     def sites(self) -> list[Site]:
-        """Every site whose file can be read."""
-        found = []
-        for path in site_files(site_directories()).values():
+        """Every site with a batch system whose file can be read."""
+        found, directories = [], site_directories()
+        for path in site_files(directories).values():
             with suppress(AnnexError):
-                found.append(read_site(path))
+                found.append(read_site(path, directories))
         return found
 
     def login_user(self, site: Site) -> str | None:

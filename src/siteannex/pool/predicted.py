@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from siteannex.model import Plan
 from siteannex.pool.ads import quote
-from siteannex.site.gpus import compute_capability
-from siteannex.site.schema import Site
+from siteannex.site.schema import Gpus, Site
 
 _ARCHES = {"x86_64": "X86_64", "aarch64": "aarch64"}
 
@@ -68,15 +67,21 @@ def _gpu(plan: Plan, site: Site) -> str:
 
 
 def _gpu_facts(plan: Plan, site: Site) -> dict[str, str]:
-    gpus = site.partitions[plan.partition].gpus if plan.partition in site.partitions else None
+    gpus = _gpus(plan, site)
     if gpus is None or not plan.shape.gpus:
         return {}
-    capability = compute_capability(gpus.model)
+    capability = gpus.compute_capability
     return {
         "DeviceName": quote(gpus.model),
         **({"GlobalMemoryMb": str(gpus.memory)} if gpus.memory is not None else {}),
         **({"Capability": str(capability)} if capability is not None else {}),
     }
+
+
+def _gpus(plan: Plan, site: Site) -> Gpus | None:
+    kinds = site.partitions[plan.partition].nodes if plan.partition in site.partitions else ()
+    named = [kind for kind in kinds if kind.name == plan.node_kind] or kinds[:1]
+    return named[0].gpus if named else None
 
 
 def _shared_gpu_facts(plan: Plan, site: Site) -> dict[str, str]:

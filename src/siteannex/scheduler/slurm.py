@@ -82,7 +82,7 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int, ori
     options = [
         f"--job-name={plan.annex_id}",
         f"--comment=siteannex:{plan.annex_id}" + (f":{origin}" if origin else ""),
-        f"--partition={plan.partition}",
+        *([f"--partition={plan.partition}"] if partition.request_by == "partition" else []),
         *([f"--account={plan.account}"] if plan.account else []),
         *([f"--qos={plan.qos}"] if plan.qos else []),
         "--nodes=1",

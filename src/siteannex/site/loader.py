@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from siteannex.errors import Evidence
+from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
+from siteannex.site.complaints import complaints
+from siteannex.site.fields import FROM_YAML
+from siteannex.site.kinds import MODELS, AnySite
+from siteannex.site.layers import Layer, UnreadableError, merged, read_layers
 from siteannex.site.schema import Site
 
 
@@ -27,6 +27,11 @@ def site_files(directories: Sequence[Path]) -> dict[str, Path]:
 
 
 def load_site(name: str, directories: Sequence[Path]) -> Site:
+    """A site that pilots can be sent to, by name. AnnexError no-annex-here for any other kind, else as `load_any`."""
+    return with_pilots(load_any(name, directories))
+
+
+def load_any(name: str, directories: Sequence[Path]) -> AnySite:
     """Read one site by name. AnnexError site-unknown (with the nearest name) or site-invalid (with file and line)."""
     files = site_files(directories)
     if name not in files:
@@ -39,73 +44,52 @@ def load_site(name: str, directories: Sequence[Path]) -> Site:
             evidence=[Evidence("site files looked for in", "\n".join(map(str, directories)))],
             hint=f"{hint}siteannex sites list shows the names.",
         )
-    return read_site(files[name])
+    return read_any(files[name], directories)
 
 
-def read_site(path: Path) -> Site:
-    """Read and check one file. AnnexError(site-invalid) says file, line, key and what was expected."""
+def read_site(path: Path, directories: Sequence[Path] = ()) -> Site:
+    """As `load_site`, from a file."""
+    return with_pilots(read_any(path, directories))
+
+
+def with_pilots(site: AnySite) -> Site:
+    """The site, if it has a batch system. AnnexError(no-annex-here) says what to do instead."""
+    if isinstance(site, Site):
+        return site
+    instead = (
+        "Jobs reach it by what they ask for, without an annex"
+        if site.kind == "target"
+        else f"Annexes at sites of kind {site.kind} cannot be brought up yet; its facts are kept"
+    )
+    raise fail("no-annex-here", site.name, f"{site.name} is no batch system: {instead[0].lower()}{instead[1:]}")
+
+
+def read_any(path: Path, directories: Sequence[Path] = ()) -> AnySite:
+    """Read and check one file, and those it extends. AnnexError(site-invalid): file, line, key, what to write."""
     try:
-        data = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
-    except MarkedYAMLError as problem:
-        line = (problem.problem_mark.line + 1) if problem.problem_mark else 1
-        raise _invalid(path, [f"{path}:{line}: {problem.problem or 'not YAML'}"]) from problem
-    except (OSError, YAMLError, ValueError) as problem:  # not UTF-8, control characters, no such date
-        raise _invalid(path, [f"{path}: {problem}"]) from problem
-    if not isinstance(data, CommentedMap):
-        raise _invalid(path, [f"{path}:1: a site file is a mapping of keys to values"])
+        layers = read_layers(path, directories)
+    except UnreadableError as problem:
+        raise _invalid(path, [str(problem)]) from problem
+    data = merged(layers)
+    kind = data.setdefault("kind", "slurm")
+    if kind not in MODELS:
+        raise _invalid(path, [f"{_where(layers, 'kind')}: kind: is {kind!r}; known: {', '.join(MODELS)}"])
+    model = MODELS[kind]
     try:
-        site = Site.model_validate(_plain(data))
+        site = model.model_validate(data, context=FROM_YAML)
     except ValidationError as problem:
-        raise _invalid(path, list(_complaints(path, data, problem))) from problem
+        raise _invalid(path, list(complaints(layers, data, model, problem))) from problem
     if site.name != path.stem:
-        raise _invalid(path, [f"{path}:1: name: is {site.name!r}, the file says {path.stem!r}"])
+        raise _invalid(path, [f"{_where(layers, 'name')}: name: is {site.name!r}, the file says {path.stem!r}"])
     return site
 
 
-def _plain(value: Any) -> Any:  # YAML may hold anything; pydantic judges it
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return value
+def _where(layers: Sequence[Layer], key: str) -> str:
+    layer = next((layer for layer in layers if key in layer.data), layers[0])
+    return layer.place((key,))
 
 
-def _complaints(path: Path, data: CommentedMap, problem: ValidationError) -> Iterator[str]:
-    for error in problem.errors(include_url=False):
-        line = _line_of(data, error["loc"])
-        key = ".".join(str(part) for part in error["loc"])
-        yield f"{path}:{line}: {key}: {error['msg']}{_nearest_key(error)}"
-
-
-def _nearest_key(error: Any) -> str:
-    if error["type"] != "extra_forbidden":
-        return ""
-    names = sorted(_field_names(Site))
-    near = difflib.get_close_matches(str(error["loc"][-1]), names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def _field_names(model: Any) -> set[str]:
-    names: set[str] = set()
-    for definition in [model.model_json_schema(), *model.model_json_schema().get("$defs", {}).values()]:
-        names |= set(definition.get("properties", {}))
-    return names
-
-
-def _line_of(node: Any, location: Sequence[str | int]) -> int:
-    """The line of the deepest part of a location that the file really has."""
-    line = 1
-    for part in location:
-        try:
-            positions: Any = node.lc
-            mark = positions.key(part) if isinstance(node, dict) else positions.item(part)
-            line, node = mark[0] + 1, node[part]
-        except (AttributeError, KeyError, IndexError, TypeError):
-            break
-    return line
-
-
-def _invalid(path: Path, complaints: list[str]) -> Exception:
+def _invalid(path: Path, complaints: list[str]) -> AnnexError:
     return fail(
         "site-invalid",
         path.stem,

@@ -2,119 +2,75 @@
 
 from __future__ import annotations
 
-import re
-from datetime import date
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from siteannex import model
-from siteannex.units import parse_duration_s, parse_memory_mib
+from siteannex.site.fields import DurationS, Facts, Sourced
+from siteannex.site.login import AuthStep, Login, PromptRule, SessionPolicy
+from siteannex.site.partitions import Bundle, Caps, Charge, Gpus, NodeKind, Partition, Preemption
+
+__all__ = [
+    "AuthStep",
+    "Bundle",
+    "Caps",
+    "Charge",
+    "Container",
+    "Deadlines",
+    "Defaults",
+    "Directories",
+    "EpTweaks",
+    "Gpus",
+    "Login",
+    "NamedSite",
+    "Network",
+    "NodeKind",
+    "Partition",
+    "Preemption",
+    "PromptRule",
+    "Scheduler",
+    "SessionPolicy",
+    "Site",
+]
 
 
-def _memory(value: object) -> object:
-    return parse_memory_mib(value) if isinstance(value, str) else value
+class NamedSite(Sourced):
+    """What every kind of site says."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+    title: str
+    notes: tuple[str, ...] = ()
+    """Quirks that no key can say."""
 
 
-def _duration(value: object) -> object:
-    return parse_duration_s(value) if isinstance(value, str) else value
+class Scheduler(Facts):
+    """The batch system and its dialect."""
+
+    kind: str = "slurm"
+    version: str | None = None
+    """As last seen."""
+    account_required: bool | None = None
+    list_accounts: str | None = None
+    """What a user types at the login node to see their accounts."""
 
 
-MemoryMib = Annotated[int, BeforeValidator(_memory), Field(gt=0)]
-"""Written as `256GB`; MiB inside."""
-DurationS = Annotated[int, BeforeValidator(_duration), Field(gt=0)]
-"""Written as `4h`; seconds inside."""
-
-
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PromptRule(_Facts):
-    """How to tell what a login question asks for, by the end of its text."""
-
-    match: str
-    """Regular expression, searched without regard to case."""
-    kind: Literal["password", "otp", "other"]
-
-    @model_validator(mode="after")
-    def _compiles(self) -> PromptRule:
-        try:
-            re.compile(self.match)
-        except re.error as problem:
-            raise ValueError(f"match is not a regular expression: {problem}") from problem
-        return self
-
-
-class Login(_Facts):
-    """Where and how to log in. `~/.ssh/config` of the user may refine host, user, port, keys and jumps."""
-
-    host: str
-    port: Annotated[int, Field(gt=0, lt=65536)] = 22
-    keys: Literal["required", "allowed", "forbidden"] = "allowed"
-    prompts: tuple[PromptRule, ...] = ()
-    """In order; the first that matches names the kind. Without a match: `password:` at the end is a password."""
-    transport: Literal["paramiko", "openssh"] = "paramiko"
-
-
-class SessionPolicy(_Facts):
-    """Whether an authenticated connection may be kept, and how long without use."""
-
-    persist: bool = True
-    idle: DurationS = 8 * 3600
-
-
-class Gpus(_Facts):
-    """The GPUs of one partition's nodes."""
-
-    type: str
-    """The batch system's word: `a100`, `v100-32`."""
-    model: str
-    """The name NVIDIA's driver reports: `NVIDIA A100-SXM4-40GB`."""
-    per_node: Annotated[int, Field(gt=0)]
-    memory: MemoryMib | None = None
-    """Memory of one GPU as the driver reports it; never derived from the name."""
-    max_per_job: Annotated[int, Field(gt=0)] | None = None
-
-
-class Partition(_Facts):
-    """One partition, as far as a planner needs it."""
-
-    sharing: Literal["shared", "exclusive"]
-    cores_per_node: Annotated[int, Field(gt=0)]
-    memory_per_node: MemoryMib
-    max_walltime: DurationS
-    max_nodes: Annotated[int, Field(gt=0)] | None = None
-    gpus: Gpus | None = None
-    gpu_request: str | None = None
-    """sbatch option with `{type}` and `{count}`, e.g. `--gres=gpu:{type}:{count}`; null: the partition implies them."""
-    memory_request: str | None = "--mem={mib}M"
-    """sbatch option with `{mib}`; null where a partition refuses to be asked for memory (TACC)."""
-    qos: str | None = None
-    options: tuple[str, ...] = ()
-    """More sbatch options, whole: `--constraint=scratch`."""
-    verified: date
-    source: str
-
-    @model_validator(mode="after")
-    def _request_names_count(self) -> Partition:
-        if self.gpu_request is not None and "{count}" not in self.gpu_request:
-            raise ValueError("gpu_request must contain {count}")
-        if self.memory_request is not None and "{mib}" not in self.memory_request:
-            raise ValueError("memory_request must contain {mib}")
-        return self
-
-
-class Directories(_Facts):
-    """Where siteannex may write. Shell variables are expanded at the site."""
+class Directories(Facts):
+    """Where siteannex may write, and the site's own places. Shell variables are expanded at the site."""
 
     home: Annotated[str, Field(pattern=r"^[/$]")] = "$HOME/.siteannex"
     """Shared between login and compute nodes: EP tarball, bundle, progress, log archives."""
     scratch: tuple[str, ...] = ("$SLURM_TMPDIR", "$TMPDIR", "/tmp")  # noqa: S108  (a site's convention, not ours)
     """Node-local candidates for the EP and job sandboxes, the first usable one is taken."""
+    shared_scratch: tuple[str, ...] = ()
+    """The parallel file system's places for a user."""
+    home_quota: str | None = None
+    purge: str | None = None
+    """When files vanish from scratch by themselves."""
 
 
-class EpTweaks(_Facts):
+class EpTweaks(Facts):
     """What this site needs in the EP's configuration and environment."""
 
     config: tuple[str, ...] = ()
@@ -122,12 +78,40 @@ class EpTweaks(_Facts):
     environment: tuple[str, ...] = ()
     """Lines of shell run before the EP starts: `module load singularitypro`."""
     network_interface: str | None = None
+    """The interface or address pattern that EPs advertise: `ib0`, `172.18.*`."""
+
+
+class Container(Facts):
+    """How jobs run containers on the compute nodes."""
+
+    runtime: Literal["apptainer", "singularity", "podman", "shifter"]
+    load: str | None = None
+    """The line of shell that makes it available; null: it is on PATH."""
+
+
+class Network(Facts):
+    """What compute nodes may reach. Null: not known; the pilot probes."""
+
+    https: bool | None = None
+    """Port 443 outwards."""
+    htcondor: bool | None = None
+    """Port 9618 outwards."""
+    proxy: str | None = None
+
+
+class Defaults(Facts):
+    """What `up` takes here when the user says nothing."""
+
+    lifetime: DurationS | None = None
+    idle: DurationS | None = None
+    budget: Annotated[float, Field(gt=0)] | None = None
+    """The most that siteannex may reserve here, in the charge's unit."""
 
 
 _USUAL = model.Deadlines()
 
 
-class Deadlines(_Facts):
+class Deadlines(Facts):
     """How long each stage may be silent at this site before that is a failure: `join: 5m` at a slow one."""
 
     queue: DurationS = _USUAL.queue_s
@@ -143,20 +127,51 @@ class Deadlines(_Facts):
         return model.Deadlines(**{f"{name}_s": value for name, value in self})
 
 
-class Site(_Facts):
-    """One site."""
+class Site(NamedSite):
+    """A cluster with a batch system, where pilots bring up EPs."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-    title: str
-    scheduler: str = "slurm"
+    kind: Literal["slurm"] = "slurm"
+    scheduler: Scheduler = Scheduler()
     arch: Literal["x86_64", "aarch64"] = "x86_64"
+    os: str | None = None
     login: Login
     session: SessionPolicy = SessionPolicy()
     account: str | None = None
     """Default account; most users set it in their own copy."""
-    partitions: Annotated[dict[str, Partition], Field(min_length=1)]
+    nodes: Mapping[str, NodeKind] = {}
+    """The kinds of node, by a name of your choice; partitions refer to them."""
+    partitions: Annotated[Mapping[str, Partition], Field(min_length=1)]
+    default_partition: str | None = None
     directories: Directories = Directories()
+    container: Container | None = None
+    network: Network = Network()
     ep: EpTweaks = EpTweaks()
+    defaults: Defaults = Defaults()
     deadlines: Deadlines = Deadlines()
-    verified: date
-    source: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nodes_by_name(cls, data: Any) -> Any:
+        """Put each named kind of node in the place of its name."""
+        if not isinstance(data, dict) or not isinstance(data.get("nodes"), dict):
+            return data
+        kinds = {
+            name: {**kind, "name": name} if isinstance(kind, dict) else kind for name, kind in data["nodes"].items()
+        }
+        partitions = data.get("partitions")
+        if isinstance(partitions, dict):
+            partitions = {name: _with_kinds(facts, kinds) for name, facts in partitions.items()}
+        return {**data, "nodes": kinds, "partitions": partitions}
+
+    @model_validator(mode="after")
+    def _default_partition_is_one(self) -> Site:
+        if self.default_partition is not None and self.default_partition not in self.partitions:
+            raise ValueError(f"default_partition {self.default_partition!r} is none of the partitions")
+        return self
+
+
+def _with_kinds(facts: Any, kinds: Mapping[str, Any]) -> Any:
+    if not isinstance(facts, dict) or not isinstance(facts.get("nodes"), list | tuple):
+        return facts
+    named = [kinds.get(each, each) if isinstance(each, str) else each for each in facts["nodes"]]
+    return {**facts, "nodes": named}

@@ -1,0 +1,99 @@
+"""What is wrong with a site file, in words: file, line, key, what was expected, the nearest key."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from siteannex.site.layers import Layer, Location
+
+
+def complaints(
+    layers: Sequence[Layer], data: dict[str, Any], model: type[BaseModel], problem: ValidationError
+) -> Iterator[str]:
+    """One line for each mistake; `data` is what was validated, `layers` the files it came from."""
+    for error in problem.errors(include_url=False):
+        location = error["loc"]
+        if _inside_a_named_kind(data, location):  # told where the kind stands
+            continue
+        layer = max(layers, key=lambda each: each.reach(location))  # the first of equals: the file that was asked for
+        key = ".".join(str(part) for part in location)
+        yield f"{layer.place(location)}: {key}: {_words(error, data, model)}"
+
+
+def _words(error: Any, data: dict[str, Any], model: type[BaseModel]) -> str:
+    location: Location = error["loc"]
+    if error["type"] == "extra_forbidden":
+        here = _keys_at(model, location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), here, n=1)
+        return f"no such key; did you mean {near[0]}?" if near else f"no such key; known here: {', '.join(here)}"
+    if error["type"] == "missing":
+        return "required, and missing" + ("; write null if it is not known" if _may_be_null(model, location) else "")
+    if _names_a_kind(location) and isinstance(error["input"], str):
+        kinds = list(data.get("nodes") or {})
+        near = difflib.get_close_matches(error["input"], kinds, n=1)
+        return f"no kind {error['input']!r} under nodes:; " + (
+            f"did you mean {near[0]}?" if near else f"there are: {', '.join(kinds) or 'none'}"
+        )
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _names_a_kind(location: Location) -> bool:
+    return len(location) == 4 and location[0] == "partitions" and location[2] == "nodes"
+
+
+def _inside_a_named_kind(data: dict[str, Any], location: Location) -> bool:
+    if len(location) < 4 or not _names_a_kind(location[:4]):
+        return False
+    node: Any = data
+    try:
+        for part in location[:4]:
+            node = node[part]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return isinstance(node, str) and node in (data.get("nodes") or {})
+
+
+def _keys_at(model: type[BaseModel], location: Location) -> list[str]:
+    """The keys that a mapping of the file may have; `extends` belongs to the top of every file."""
+    found = _annotation_at(model, location)
+    if not (isinstance(found, type) and issubclass(found, BaseModel)):
+        return []
+    return [*found.model_fields, *(() if location else ("extends",))]
+
+
+def _may_be_null(model: type[BaseModel], location: Location) -> bool:
+    parent = _annotation_at(model, location[:-1])
+    if not (isinstance(parent, type) and issubclass(parent, BaseModel)):
+        return False
+    return type(None) in get_args(parent.model_fields[str(location[-1])].annotation)
+
+
+def _annotation_at(model: type[BaseModel], location: Location) -> Any:
+    current: Any = model
+    for part in location:
+        current = _bare(current)
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            if part not in current.model_fields:
+                return None
+            current = current.model_fields[str(part)].annotation
+        else:
+            arguments = get_args(current)
+            current = arguments[0 if isinstance(part, int) else -1] if arguments else None
+    return _bare(current)
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without Annotated and without "or None"."""
+    while True:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            annotation = get_args(annotation)[0]
+        elif origin in (Union, types.UnionType):
+            annotation = next(each for each in get_args(annotation) if each is not type(None))
+        else:
+            return annotation
