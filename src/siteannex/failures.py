@@ -152,6 +152,17 @@ FAILURES: dict[str, FailureKind] = {
     "account-locked": FailureKind(
         Stage.CONNECT, "The site says the account is locked or expired.", "Ask the site's help desk."
     ),
+    "password-expired": FailureKind(
+        Stage.CONNECT,
+        "The password at the site has expired; siteannex never changes one.",
+        "Change it with plain ssh or on the site's web page, then log in again.",
+    ),
+    "site-maintenance": FailureKind(
+        Stage.CONNECT,
+        "The site takes no logins now; nothing is wrong with yours.",
+        "Read what the site wrote; log in again when it is open.",
+        retryable=True,
+    ),
     "login-refused": FailureKind(
         Stage.CONNECT,
         "The site refused the login without saying which step failed.",

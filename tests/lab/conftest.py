@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lab import Lab
 from tests.lab.ground import Ground
 from tests.lab.person import Person
+from tests.lab.probing import AtSite, Probe, changed
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +47,29 @@ def as_account(lab: Lab) -> Callable[[str], Person]:
     """A function giving alice under another account at the site: `as_account("tess")`."""
 
     return lambda account: Person(lab, account=account)
+
+
+@pytest.fixture
+def home(lab: Lab) -> Iterator[str]:
+    """A home of the test's own for bob on the AP, with his key."""
+    path = f"/tmp/probe-{os.getpid()}"
+    lab.exec(
+        "ap",
+        ["sh", "-c", f"mkdir -m 700 {path} && cp -r ~/.ssh {path}/ && rm -f {path}/.ssh/known_hosts"],
+        user="bob",
+        check=True,
+    )
+    yield path
+    lab.exec("ap", ["rm", "-rf", path], user="bob", check=True)
+
+
+@pytest.fixture
+def probe(lab: Lab, home: str) -> Probe:
+    """Logins from the AP, from a home of the test's own."""
+    return Probe(lab, home)
+
+
+@pytest.fixture
+def at_site(lab: Lab) -> AtSite:
+    """Change something on the login node as root for the length of a block: (do, undo)."""
+    return lambda do, undo: changed(lab, "login1", do, undo)

@@ -1,7 +1,8 @@
 """Runs on the access point: one login to the lab's site with the answers given, then some commands; prints JSON.
 
 The argument is one JSON object: user, answers ([part of the prompt, answer] pairs), do (list of steps), keys,
-transport, persist, slow_s (seconds before each answer). Steps: run, run:SCRIPT, put:BYTES:TARGET.
+transport, host, port, persist, slow_s (seconds before each answer), trusts (unknown host keys).
+Steps: run, run:SCRIPT, put:BYTES:TARGET.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Script:
 
     answers: list[tuple[str, str]]
     slow_s: float = 0.0
+    trusts: bool = True
     asked: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -44,9 +46,9 @@ class Script:
         raise fail("no-terminal", prompt.site, f"nobody answers {prompt.text!r}")
 
     def confirm_host_key(self, host: str, key_type: str, fingerprint: str) -> bool:
-        """Accept."""
+        """Accept, or not."""
         self.asked.append(f"key of {host}")
-        return True
+        return self.trusts
 
     def tell(self, text: str) -> None:
         """Remember."""
@@ -55,7 +57,12 @@ class Script:
 
 def _site(words: dict[str, Any]) -> Site:
     day = date(2026, 1, 1)
-    login = Login(host="login.lab", keys=words.get("keys", "allowed"), transport=words.get("transport", "paramiko"))
+    login = Login(
+        host=words.get("host", "login.lab"),
+        port=words.get("port", 22),
+        keys=words.get("keys", "allowed"),
+        transport=words.get("transport", "paramiko"),
+    )
     debug = Partition(
         sharing="shared", nodes=(NodeKind(cores=1, memory=1024),), max_walltime=60, verified=day, source="a test"
     )
@@ -86,7 +93,9 @@ def main() -> None:
     """Log in, do the steps, print what happened."""
     words = json.loads(sys.argv[1])
     places = Places.from_environment()
-    person = Script([(part, answer) for part, answer in words["answers"]], words.get("slow_s", 0.0))
+    person = Script(
+        [(part, answer) for part, answer in words["answers"]], words.get("slow_s", 0.0), words.get("trusts", True)
+    )
     result: dict[str, object] = {"asked": person.asked, "told": person.told, "code": "ok", "did": []}
     did: list[object] = []
     began = time.monotonic()

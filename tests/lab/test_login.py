@@ -2,75 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
-
 import pytest
 
 from lab import Lab
+from siteannex.errors import Stage
 from tests.faultbook import FaultRow
-
-PROBE = "/opt/siteannex-src/tests/lab/login_probe.py"
-PYTHON = "/opt/siteannex/bin/python"
-RELOAD = "kill -HUP $(cat /run/sshd.pid); sleep 0.5"
-Probe = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def home(lab: Lab) -> Iterator[str]:
-    """A home of the test's own for bob on the AP, with his key."""
-    path = f"/tmp/probe-{os.getpid()}"
-    lab.exec(
-        "ap",
-        ["sh", "-c", f"mkdir -m 700 {path} && cp -r ~/.ssh {path}/ && rm -f {path}/.ssh/known_hosts"],
-        user="bob",
-        check=True,
-    )
-    yield path
-    lab.exec("ap", ["rm", "-rf", path], user="bob", check=True)
-
-
-@pytest.fixture
-def probe(lab: Lab, home: str) -> Probe:
-    """Log in as an account of the site and do some steps; the answers default to right ones."""
-
-    def run(account: str, *, code: str | None = None, password: str | None = None, **words: Any) -> dict[str, Any]:
-        answers = [
-            ("assword", password or lab.password(account)),
-            ("erification code", code or lab.code(account)),
-            ("option", words.pop("option", "1")),
-        ]
-        words = {"user": account, "answers": answers, "keys": "forbidden", **words}
-        environment = {"HOME": home, "PYTHONPATH": "/opt/siteannex-src/src"}
-        ended = lab.exec("ap", [PYTHON, PROBE, json.dumps(words)], user="bob", env=environment)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stderr == ""
-        result: dict[str, Any] = json.loads(ended.stdout)
-        assert lab.password(account) not in ended.stdout
-        return result
-
-    return run
-
-
-@pytest.fixture
-def at_site(lab: Lab) -> Callable[[str, str], AbstractContextManager[None]]:
-    """Change something on the login node as root for the length of a block: (do, undo)."""
-
-    @contextmanager
-    def change(do: str, undo: str) -> Iterator[None]:
-        lab.exec("login1", ["sh", "-c", do], check=True)
-        try:
-            yield
-        finally:
-            lab.exec("login1", ["sh", "-c", undo], check=True)
-
-    return change
-
-
-AtSite = Callable[[str, str], AbstractContextManager[None]]
+from tests.lab.probing import RELOAD, AtSite, Probe
 
 
 @pytest.mark.parametrize(
@@ -159,11 +96,14 @@ def test_an_expired_account(probe: Probe, at_site: AtSite, fault: FaultRow) -> N
     fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_an_expired_password(probe: Probe, at_site: AtSite) -> None:
+@pytest.mark.fault("password expired", code="password-expired")
+def test_an_expired_password(probe: Probe, at_site: AtSite, fault: FaultRow) -> None:
     with at_site("chage -d 0 nora", "chage -d $(date +%F) nora"):
         result = probe("nora")
-    assert result["code"] == "account-locked", result
+    assert result["code"] == "password-expired", result
     assert "must be changed" in result["summary"]
+    assert "ssh nora@login.lab" in result["failure"]["hint"]
+    fault.saw(result["failure"], seconds=result["seconds"])
 
 
 def test_a_login_shell_that_is_none(probe: Probe, at_site: AtSite) -> None:
@@ -178,7 +118,8 @@ def test_a_login_shell_that_is_none(probe: Probe, at_site: AtSite) -> None:
     assert "not available" in result["evidence"]
 
 
-def test_a_site_with_one_session_a_connection(probe: Probe, at_site: AtSite) -> None:
+@pytest.mark.fault("MaxSessions = 1", code="-")
+def test_a_site_with_one_session_a_connection(probe: Probe, at_site: AtSite, fault: FaultRow) -> None:
     with at_site(
         f"sed -i 's/^MaxSessions 10/MaxSessions 1/' /etc/ssh/sshd_config; {RELOAD}",
         f"sed -i 's/^MaxSessions 1$/MaxSessions 10/' /etc/ssh/sshd_config; {RELOAD}",
@@ -186,6 +127,7 @@ def test_a_site_with_one_session_a_connection(probe: Probe, at_site: AtSite) -> 
         result = probe("bob", do=["run", "put:100000:.probe/file", "run:rm -r .probe"])
     assert result["code"] == "ok", result
     assert result["did"][1] == 100_000
+    fault.no_failure(Stage.CONNECT, seconds=result["seconds"])
 
 
 @pytest.mark.fault("changed host key", code="host-key-changed")

@@ -178,7 +178,7 @@ def test_an_upload_that_is_interrupted_leaves_the_session_alone(
     ("rc", "code"),
     [
         ("echo This account is currently not available.; exit 1", "account-locked"),
-        ("echo 'WARNING: Your password has expired.' >&2; exit 1", "account-locked"),
+        ("echo 'WARNING: Your password has expired.' >&2; exit 1", "password-expired"),
         ("echo 'disk quota exceeded for /home' >&2; exit 1", "link-broken"),
     ],
 )

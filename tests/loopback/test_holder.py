@@ -133,6 +133,15 @@ def test_a_session_is_not_lent_to_another_address_or_user(sshd: LoopbackSshd, he
     assert open_transport(site, user="alice", prompter=Person(), places=held, allow_login=False)
 
 
+def test_a_login_as_another_user_says_that_it_ends_the_session_of_the_first(sshd: LoopbackSshd, held: Places) -> None:
+    site = loopback_site(sshd.port)
+    open_it(site, held).close()
+    bob = Person()
+    open_transport(site, user="bob", prompter=bob, places=held).close()
+    assert bob.told == [f"Your session at loop as alice@127.0.0.1:{sshd.port} ends when this login succeeds.\n"]
+    assert [session.login for session in list_sessions(places=held)] == [f"bob@127.0.0.1:{sshd.port}"]
+
+
 def test_logout_of_one_site_and_of_all(sshd: LoopbackSshd, held: Places) -> None:
     transport = open_it(loopback_site(sshd.port), held)
     assert says(transport)

@@ -13,6 +13,7 @@ from siteannex.errors import AnnexError, Secret, StageFailure
 from siteannex.ports import Command
 from siteannex.transport.places import Places
 from siteannex.transport.ssh import SshTransport, connect
+from siteannex.transport.sshconfig import resolve
 from tests.faultbook import FaultRow
 from tests.loopback.people import Person, loopback_site
 from tests.loopback.sshd import CODE, DONE, PASSWORD, LoopbackSshd, Round, Script
@@ -267,9 +268,9 @@ def test_an_expired_password_is_not_answered(sshd: LoopbackSshd, places: Places)
     sshd.script = Script(rounds=(PASSWORD, Round((("New password: ", False),))))
     person = Person()
     failure = refused(sshd, places, person)
-    assert failure.code == "account-locked"
+    assert failure.code == "password-expired"
     assert "must be changed" in failure.summary
-    assert "Change the password" in failure.hint
+    assert f"ssh -p {sshd.port} alice@127.0.0.1" in failure.hint
     assert [prompt.text for prompt in person.asked] == ["Password: "]
 
 
@@ -282,12 +283,13 @@ def test_a_connection_closed_while_the_person_types(sshd: LoopbackSshd, places: 
     assert "answered 'Verification code:'" in words(failure)
 
 
-@pytest.mark.fault("login banner says maintenance", code="link-broken")
+@pytest.mark.fault("login banner says maintenance, then a hangup", code="site-maintenance")
 def test_a_connection_closed_before_any_question(sshd: LoopbackSshd, places: Places, fault: FaultRow) -> None:
     sshd.script = Script(banner="Down for maintenance until Friday.\n", close_at="auth")
     failure = refused(sshd, places)
-    assert failure.code == "link-broken"
-    assert "Down for maintenance until Friday." in words(failure)
+    assert failure.code == "site-maintenance"
+    assert failure.summary == "loop takes no logins now: Down for maintenance until Friday."
+    assert failure.retryable
     fault.saw(failure)
 
 
@@ -378,6 +380,35 @@ def test_something_that_is_not_ssh(sshd: LoopbackSshd, places: Places) -> None:
     assert refused(sshd, places).code == "not-ssh"
 
 
+def test_the_users_connect_timeout_is_heeded(sshd: LoopbackSshd, places: Places) -> None:
+    configure(places, "Host 127.0.0.1\n  ConnectTimeout 7\n")
+    assert resolve("loop", loopback_site(sshd.port).login, places).connect_timeout_s == 7
+
+
+def test_maintenance_announced_for_another_day_does_not_hide_a_wrong_password(
+    sshd: LoopbackSshd, places: Places
+) -> None:
+    sshd.script = Script(banner="Maintenance on 3 December.\n")
+    failure = refused(sshd, places, Person([("Password", "wrong secret")]))
+    assert failure.code == "password-refused"
+    assert "Maintenance on 3 December." in words(failure)
+
+
+@pytest.mark.fault("jump host refuses the code", code="code-refused")
+def test_a_jump_host_that_refuses_the_code_is_named(
+    sshd: LoopbackSshd, places: Places, tmp_path: Path, host_key: paramiko.PKey, fault: FaultRow
+) -> None:
+    gate = LoopbackSshd(tmp_path, [host_key], Script(rounds=(CODE,), forward=True))
+    try:
+        configure(places, f"Host 127.0.0.1\n  ProxyJump gina@localhost:{gate.port}\n")
+        failure = refused(sshd, places, Person([("code", "999999")]))
+    finally:
+        gate.stop()
+    assert failure.summary.startswith(f"at the jump host localhost:{gate.port}: ")
+    assert sshd.seen.users == []
+    fault.saw(failure)
+
+
 def test_a_host_that_closes_at_once(sshd: LoopbackSshd, places: Places) -> None:
     sshd.script = Script(close_at="connect")
     failure = refused(sshd, places)
@@ -415,7 +446,8 @@ def test_a_jump_host_that_does_not_reach_the_site(
         sshd.stop()
         failure = refused(sshd, places)
         assert failure.code == "host-unreachable"
-        assert "jump host" in failure.summary
+        assert failure.summary.startswith(f"at the login host 127.0.0.1:{sshd.port}: the jump host does not reach")
+        assert f"localhost:{gate.port} -> 127.0.0.1:{sshd.port}" in words(failure)
         fault.saw(failure)
     finally:
         gate.stop()
@@ -426,7 +458,8 @@ def test_a_jump_host_that_is_down(sshd: LoopbackSshd, places: Places, fault: Fau
     configure(places, "Host 127.0.0.1\n  ProxyJump localhost:1\n")
     failure = refused(sshd, places)
     assert failure.code == "host-unreachable"
-    assert "localhost:1" in words(failure)
+    assert failure.summary == "at the jump host localhost:1: localhost:1 does not answer"
+    assert f"localhost:1 -> 127.0.0.1:{sshd.port}" in words(failure)
     fault.saw(failure)
 
 

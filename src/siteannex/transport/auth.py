@@ -16,7 +16,14 @@ from siteannex.failures import fail
 from siteannex.ports import Prompt, Prompter
 from siteannex.site.schema import Login
 from siteannex.transport.dialogue import Answerer, KeyCandidate, LinkLost, NewPasswordWanted, Questions, Reply
-from siteannex.transport.prompts import account_trouble, classify, wants_new_password
+from siteannex.transport.prompts import (
+    PASSWORD_EXPIRED,
+    Trouble,
+    account_trouble,
+    classify,
+    closing_words,
+    wants_new_password,
+)
 
 KEY_OFFERS = 4
 """sshd ends a connection at the sixth refusal (MaxAuthTries); password and code must still fit in."""
@@ -106,12 +113,13 @@ class SiteLogin:
         """Log in. Raises AnnexError naming the step that failed."""
         try:
             reply = dialogue.none()
+            self._earnest = True
             while not reply.accepted:
                 reply = self._step(dialogue, reply)
         except LinkLost as lost:
             self._lost(lost)
         except NewPasswordWanted as wanted:
-            self._locked("the password has expired and must be changed", str(wanted))
+            self._locked(PASSWORD_EXPIRED, str(wanted))
 
     def _step(self, dialogue: LoginDialogue, last: Reply) -> Reply:
         method = self._choose(last.allowed)
@@ -121,7 +129,6 @@ class SiteLogin:
             reply = self._converse(dialogue)
         else:
             reply = self._give_password(dialogue)
-        self._earnest = True
         if reply.partial:
             self._spent.clear()
             self.record.asked.clear()
@@ -146,6 +153,7 @@ class SiteLogin:
             self._keys_refused()
         if not ours:
             self._unsupported(allowed)
+        self._closed(with_banner=True)
         raise fail(
             "login-refused",
             self._site,
@@ -172,6 +180,7 @@ class SiteLogin:
         return refused
 
     def _keys_refused(self) -> NoReturn:
+        self._closed()
         offered = ", ".join(self._offered)
         summary = (
             f"{self._site} accepted none of your SSH keys for {self._login}: {offered}"
@@ -190,7 +199,6 @@ class SiteLogin:
         def answer(questions: Questions) -> list[Secret]:
             nonlocal rounds
             rounds += 1
-            self._earnest = True
             return self._answer(questions, rounds)
 
         return dialogue.interactive(answer)
@@ -206,7 +214,10 @@ class SiteLogin:
         answers = []
         for index, (text, echo) in enumerate(questions.prompts):
             if wants_new_password(text):
-                self._locked("the password has expired and must be changed", text)
+                self._locked(PASSWORD_EXPIRED, text)
+            before = text.strip().rpartition("\n")[0]  # sshd puts PAM's words (pam_faillock) before the next question
+            if trouble := account_trouble(before):
+                self._locked(trouble, before)
             answers.append(self._ask(text, echo, said if index == 0 else "", number))
         return answers
 
@@ -240,6 +251,7 @@ class SiteLogin:
         asked = self.record.asked
         if trouble := account_trouble("\n".join(self.record.notices)):
             self._locked(trouble)
+        self._closed()
         last = asked[-1]
         passwords = [question for question in asked if question.kind == "password"]
         if last.kind == "password" and not any(question.kind == "otp" for question in asked):
@@ -257,17 +269,29 @@ class SiteLogin:
         # `what` names a step, never an answer.
         return fail(code, self._site, f"{self._site} refused {what} of {self._login}", evidence=self.record.evidence())
 
-    def _locked(self, trouble: str, text: str = "") -> NoReturn:
+    def _locked(self, trouble: Trouble, text: str = "") -> NoReturn:
         if text:
             self.record.notices.append(text.strip())
-        change = "password" in trouble
         raise fail(
-            "account-locked",
+            trouble.code,
             self._site,
-            f"{self._site} says of {self._login}: {trouble}",
+            f"{self._site} says of {self._login}: {trouble.meaning}",
             evidence=self.record.evidence(),
-            hint="Change the password at the site (by ssh or its web portal), then log in again." if change else None,
+            hint=f"Change it with plain ssh ({_ssh(self._login)}) or on the site's web page, then log in again."
+            if trouble is PASSWORD_EXPIRED
+            else None,
         )
+
+    def _closed(self, *, with_banner: bool = False, words: str = "") -> None:
+        """Raise when the site said that it takes no logins; its banner counts only where nothing else was judged."""
+        said = [*self.record.notices, words, *(self.record.banners if with_banner else ())]
+        if closed := closing_words("\n".join(said)):
+            raise fail(
+                "site-maintenance",
+                self._site,
+                f"{self._site} takes no logins now: {closed}",
+                evidence=self.record.evidence(),
+            )
 
     def _lost(self, lost: LinkLost) -> NoReturn:
         if trouble := account_trouble("\n".join([*self.record.notices, lost.words])):
@@ -277,6 +301,7 @@ class SiteLogin:
             if self.record.asked:
                 self._answer_refused()
             self._keys_refused()
+        self._closed(with_banner=not self.record.answers, words=lost.words)
         last = f" after {self.record.steps[-1]}" if self.record.steps else ""
         raise fail(
             "link-broken",
@@ -294,3 +319,9 @@ class SiteLogin:
             else f"{self._site} offers {names}, none of which siteannex speaks"
         )
         raise fail("login-method-unsupported", self._site, summary, evidence=self.record.evidence())
+
+
+def _ssh(login: str) -> str:
+    """The plain ssh command for `user@host:port`."""
+    host, _, port = login.partition(":")
+    return f"ssh -p {port} {host}" if port else f"ssh {host}"

@@ -208,6 +208,9 @@ class Holder:
         try:
             if held := self._vault.find(site, request.user):
                 return m.LoggedIn(held)
+            for other in self._vault.infos():
+                if other.site == site.name:
+                    prompter.tell(f"Your session at {site.name} as {other.login} ends when this login succeeds.\n")
             agent = Path(request.agent_socket) if request.agent_socket else None
             transport = connect(
                 site,

@@ -76,14 +76,16 @@ def _tcp(site: str, target: LoginTarget) -> socket.socket:
             evidence=[Evidence.tail(f"resolving {target.host}", str(problem))],
         ) from problem
     tried: list[str] = []
+    patience_s, hint = target.connect_timeout_s or CONNECT_TIMEOUT_S, None
     for family, kind, protocol, _, address in found:
         stream = socket.socket(family, kind, protocol)
         try:
-            stream.settimeout(CONNECT_TIMEOUT_S)
+            stream.settimeout(patience_s)
             stream.connect(address)
         except OSError as problem:
             stream.close()
-            tried.append(f"{' port '.join(map(str, address[:2]))}: {_words(problem)}")
+            tried.append(f"{' port '.join(map(str, address[:2]))}: {_words(problem, patience_s)}")
+            hint = _what_then(problem)
             continue
         _keep_honest(stream)
         return stream
@@ -92,6 +94,7 @@ def _tcp(site: str, target: LoginTarget) -> socket.socket:
         site,
         f"{name} does not answer",
         evidence=[Evidence.tail(f"connecting to {name}", "\n".join(dict.fromkeys(tried)))],
+        hint=hint,
     )
 
 
@@ -102,10 +105,18 @@ def _keep_honest(stream: socket.socket) -> None:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
 
 
-def _words(problem: OSError) -> str:
+def _words(problem: OSError, patience_s: float) -> str:
     if isinstance(problem, TimeoutError) and problem.errno is None:
-        return f"no answer in {CONNECT_TIMEOUT_S:.0f} s"
+        return f"no answer in {patience_s:.0f} s"
     return f"{problem.strerror or problem}" + (f" (errno {problem.errno})" if problem.errno else "")
+
+
+def _what_then(problem: OSError) -> str:
+    if isinstance(problem, ConnectionRefusedError):
+        return "The host is up and nothing listens at that port: maintenance, or a wrong port in the site's file."
+    if isinstance(problem, TimeoutError):
+        return "The host is down, or a firewall drops what you send (a VPN may be needed): see the site's status page."
+    return "The host or its network is down: see the site's status page, and check your own network."
 
 
 def _jump(site: str, target: LoginTarget, through: Transport) -> Channel:

@@ -155,7 +155,7 @@ def _start(master: Master, site: Site, prompter: Prompter) -> None:
 def _refused(master: Master, status: int, said: str) -> AnnexError:
     seen = [Evidence.tail(f"ssh {master.login} (exit status {status})", said)]
     if trouble := account_trouble(said):
-        return fail("account-locked", master.site, f"{master.site} says: {trouble}", evidence=seen)
+        return fail(trouble.code, master.site, f"{master.site} says: {trouble.meaning}", evidence=seen)
     for pattern, code, meaning in _TROUBLE:
         if re.search(pattern, said):
             return fail(code, master.site, f"ssh to {master.login}: {meaning}", evidence=seen)

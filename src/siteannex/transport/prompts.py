@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -28,6 +29,16 @@ _PASSWORD = re.compile(r"pass(word|phrase)?\b[^\n]*:\s*$", re.IGNORECASE)
 _NEW_PASSWORD = re.compile(
     r"\b(new|retype|re-enter|repeat|current|old)\b[^\n]*password|change your password", re.IGNORECASE
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a site says of an account: our code, and the meaning in a few words."""
+
+    code: str
+    meaning: str
+
+
 _TROUBLE = (
     (
         re.compile(
@@ -35,11 +46,11 @@ _TROUBLE = (
             r"|(required|must|need) to change your password|must change your password",
             re.IGNORECASE,
         ),
-        "the password has expired and must be changed",
+        Trouble("password-expired", "the password has expired and must be changed"),
     ),
     (
         re.compile(r"account[^.\n]{0,40}(has )?expired|expired account", re.IGNORECASE),
-        "the account has expired",
+        Trouble("account-locked", "the account has expired"),
     ),
     (
         re.compile(
@@ -47,8 +58,14 @@ _TROUBLE = (
             r"|temporarily locked|access (is )?suspended",
             re.IGNORECASE,
         ),
-        "the account is locked",
+        Trouble("account-locked", "the account is locked"),
     ),
+)
+PASSWORD_EXPIRED = _TROUBLE[0][1]
+_CLOSED = re.compile(
+    r"maintenance|downtime|outage|log-?ins? (is|are|has been|have been) (currently |temporarily )?(disabled|closed)"
+    r"|(system|cluster|machine|node) is (currently |temporarily )?(down|closed|offline|unavailable)",
+    re.IGNORECASE,
 )
 
 
@@ -73,9 +90,11 @@ def wants_new_password(text: str) -> bool:
     return _NEW_PASSWORD.search(text) is not None
 
 
-def account_trouble(text: str) -> str | None:
+def account_trouble(text: str) -> Trouble | None:
     """What a banner, an instruction or a shell's last words say of the account, or None when they say nothing of it."""
-    for pattern, meaning in _TROUBLE:
-        if pattern.search(text):
-            return meaning
-    return None
+    return next((trouble for pattern, trouble in _TROUBLE if pattern.search(text)), None)
+
+
+def closing_words(text: str) -> str | None:
+    """The line that says the site takes no logins now, or None. A banner may only announce it for another day."""
+    return next((line.strip(" *#\t") for line in text.splitlines() if _CLOSED.search(line)), None)

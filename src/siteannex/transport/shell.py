@@ -12,7 +12,7 @@ from siteannex.failures import fail
 from siteannex.ports import Command
 from siteannex.transport.channels import SHELL_COMMAND, ByteChannel, ChannelOpener
 from siteannex.transport.frames import AnswerParser, RawResult, new_boundary, render
-from siteannex.transport.prompts import account_trouble
+from siteannex.transport.prompts import Trouble, account_trouble, closing_words
 
 _PATIENCE_S = 0.25
 """Longest single wait, so that a broken link and Ctrl-C are noticed."""
@@ -78,14 +78,11 @@ class Shell:
         said = _said(parser)
         how = "the link broke" if status is None else f"the far shell ended with status {status}"
         if not parser.begun:
-            words = " ".join(piece.text for piece in said)
-            if trouble := account_trouble(words):
-                return fail(
-                    "account-locked",
-                    self._site,
-                    f"{self._site} let the login in and runs no command: {trouble}",
-                    evidence=said,
-                )
+            words = "\n".join(piece.text for piece in said)
+            closed = closing_words(words)
+            if trouble := account_trouble(words) or (Trouble("site-maintenance", closed) if closed else None):
+                let_in = f"{self._site} let the login in and runs no command: {trouble.meaning}"
+                return fail(trouble.code, self._site, let_in, evidence=said)
             return fail("link-broken", self._site, f"{self._site}: {how} before any command ran", evidence=said)
         return fail(
             "link-broken",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import select
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from paramiko.channel import Channel
@@ -133,15 +135,31 @@ def connect(
     connections: list[LoginConnection] = []
     try:
         for hop in (*target.jumps, target):
-            through: Transport | None = connections[-1] if connections else None
-            connection = open_link(site.name, hop, prompter, through)
-            connections.append(connection)
-            _authenticate(site, hop, connection, prompter, stored_password if hop is target else None)
+            with _named(hop, target):
+                through: Transport | None = connections[-1] if connections else None
+                connection = open_link(site.name, hop, prompter, through)
+                connections.append(connection)
+                _authenticate(site, hop, connection, prompter, stored_password if hop is target else None)
     except BaseException:
         for connection in reversed(connections):
             connection.close()
         raise
     return SshTransport(site.name, target.login, connections)
+
+
+@contextlib.contextmanager
+def _named(hop: LoginTarget, target: LoginTarget) -> Iterator[None]:
+    """Where there are jump hosts, a failure says at which hop it happened."""
+    try:
+        yield
+    except AnnexError as error:
+        if not target.jumps or error.failure.code == "no-terminal":
+            raise
+        route = " -> ".join(f"{one.host}:{one.port}" for one in (*target.jumps, target))
+        role = "the login host" if hop is target else "the jump host"
+        where = Evidence("route (ProxyJump in ~/.ssh/config)", f"{route}; failed at {hop.host}:{hop.port}")
+        summary = f"at {role} {hop.host}:{hop.port}: {error.failure.summary}"
+        raise AnnexError(replace(error.failure, summary=summary, evidence=(*error.failure.evidence, where))) from error
 
 
 def _authenticate(

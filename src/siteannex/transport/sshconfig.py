@@ -50,6 +50,8 @@ class LoginTarget:
     known_hosts: tuple[Path, ...] = ()
     """The user's files, the first is the one that new keys are written to."""
     system_known_hosts: tuple[Path, ...] = ()
+    connect_timeout_s: float | None = None
+    """`ConnectTimeout`; None: siteannex's own."""
     proxy_command: str | None = None
     jumps: tuple[LoginTarget, ...] = ()
     """Hosts to go through, in order."""
@@ -88,6 +90,7 @@ class _Resolver:
             user=user or str(options.get("user", self.places.user)),
             host_key_name=str(options.get("hostkeyalias", host)).lower(),
             identities_only=_yes(options, "identitiesonly"),
+            connect_timeout_s=_seconds(options.get("connecttimeout")),
             agent_socket=self._agent(options),
             known_hosts=known,
             system_known_hosts=system,
@@ -236,3 +239,8 @@ def _included(pattern: str, base: Path, home: Path, depth: int) -> list[str]:
     if not pattern.startswith("/"):
         pattern = str(base / pattern)
     return [_read(Path(found), base, home, depth + 1) for found in sorted(glob.glob(pattern))]  # noqa: PTH207
+
+
+def _seconds(value: object) -> float | None:
+    text = str(value or "")
+    return float(text) if text.isdigit() and int(text) > 0 else None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.site.schema import PromptRule
-from siteannex.transport.prompts import account_trouble, classify, wants_new_password
+from siteannex.transport.prompts import account_trouble, classify, closing_words, wants_new_password
 
 DUO = (
     "Duo two-factor login for alice\n\nEnter a passcode or select one of the following options:\n\n"
@@ -64,18 +64,38 @@ def test_ordinary_questions_are_no_password_change(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "code"),
     [
-        ("The account is locked due to 3 failed logins.", "locked"),
-        ("Your account has expired; please contact your system administrator.", "expired"),
-        ("You are required to change your password immediately (password expired).", "password"),
-        ("WARNING: Your password has expired.", "password"),
-        ("Password change required but no TTY available.", "password"),
-        ("This account is currently not available.", "locked"),
+        ("The account is locked due to 3 failed logins.", "account-locked"),
+        ("Your account has expired; please contact your system administrator.", "account-locked"),
+        ("You are required to change your password immediately (password expired).", "password-expired"),
+        ("WARNING: Your password has expired.", "password-expired"),
+        ("Password change required but no TTY available.", "password-expired"),
+        ("This account is currently not available.", "account-locked"),
     ],
 )
-def test_words_of_trouble_with_the_account(text: str, word: str) -> None:
-    assert word in (account_trouble(text) or "")
+def test_words_of_trouble_with_the_account(text: str, code: str) -> None:
+    trouble = account_trouble(text)
+    assert trouble is not None
+    assert trouble.code == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*** Down for maintenance until Friday. ***",
+        "Logins are currently disabled.",
+        "The system is currently unavailable.",
+        "Scheduled downtime 9:00-17:00",
+    ],
+)
+def test_words_of_a_closed_site(text: str) -> None:
+    assert closing_words(f"Welcome\n{text}\nBye") == text.strip("* ")
+
+
+@pytest.mark.parametrize("text", ["", "Use is monitored.", "System load is 0.3", "Verification code: "])
+def test_words_of_an_open_site(text: str) -> None:
+    assert closing_words(text) is None
 
 
 @pytest.mark.parametrize(
