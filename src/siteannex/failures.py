@@ -80,6 +80,11 @@ FAILURES: dict[str, FailureKind] = {
         "This access point offers no way for an EP to join.",
         "Run siteannex doctor and show it to your admin.",
     ),
+    "dag-invalid": FailureKind(
+        Stage.PLAN,
+        "A DAG file says something that cannot be compiled.",
+        "Mend the file at the place shown; docs/gen-subdag.md has the grammar.",
+    ),
     # PACK: the EP software
     "ep-source-missing": FailureKind(
         Stage.PACK,
