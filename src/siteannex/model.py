@@ -191,6 +191,19 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedAd:
+    """One ad of an annex at a collector, of a slot or of a master."""
+
+    name: str
+    annex_id: str
+    origin: str
+    """Which access point and state directory keeps the annex (annex/marks.py); "" when it does not say."""
+    job_id: str
+    site: str
+    last_heard: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobCounts:
     """The owner's HTCondor jobs that name an annex in TargetAnnexName."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from siteannex.errors import Secret
-from siteannex.model import JobCounts, Join, PoolFacts, Slot
+from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -120,3 +120,16 @@ class Pool(Protocol):
 
     def issue_token(self, join: Join, lifetime_s: int) -> Secret:
         """An IDTOKEN that lets an EP join, and little more."""
+
+
+class AdBoard(Protocol):
+    """The collectors of the access point, as far as ads that annexes left there go. AnnexError(ap-unreachable)."""
+
+    def schedd_name(self) -> str:
+        """The name of this access point's schedd."""
+
+    def marked_ads(self) -> list[MarkedAd]:
+        """This user's ads that bear an annex's mark."""
+
+    def withdraw_ads(self, annex_id: str) -> None:
+        """Ask the collectors to forget this user's ads of one annex."""

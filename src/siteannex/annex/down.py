@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteannex.annex.ending import POLL_PATIENT_S, POLL_S, STOP_WAIT_S, finish, living, look
+from siteannex.annex.ending import POLL_PATIENT_S, POLL_S, STOP_WAIT_S, Target, finish, living, look
 from siteannex.annex.events import What
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
@@ -26,7 +26,7 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
     if draining:
         _wait_drained(annex, access, pool, clock, view)
     with store.lock(annex.name, site):
-        finish(annex, access, clock, view, patience_s=STOP_WAIT_S)
+        finish(Target.of(annex), access, clock, view, patience_s=STOP_WAIT_S)
         annex.record(Stage.RELEASED, What.DONE, text="taken down")
     left = " but its log archive" if annex.state().ready_ids else ""
     view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")
@@ -47,7 +47,8 @@ def dismiss(annex: Annex, view: View) -> None:
 
 def _tell_pilots(annex: Annex, access: SlurmSite, view: View, *, now: bool) -> bool:
     """Cancel pending pilots, drain or stop running ones; True when some drain."""
-    alive = living(look(annex, access), annex)
+    target = Target.of(annex)
+    alive = living(look(target, access), target)
     pending = tuple(job.job_id for job in alive if job.state is BatchState.PENDING)
     running = tuple(job.job_id for job in alive if job.state is not BatchState.PENDING)
     if pending:
@@ -64,8 +65,8 @@ def _tell_pilots(annex: Annex, access: SlurmSite, view: View, *, now: bool) -> b
 
 def _wait_drained(annex: Annex, access: SlurmSite, pool: Pool, clock: Clock, view: View) -> None:
     """Wait for running jobs to finish, however long that is: the walltime bounds it."""
-    started = clock.now()
-    while alive := living(look(annex, access), annex):
+    started, target = clock.now(), Target.of(annex)
+    while alive := living(look(target, access), target):
         waited_s = seconds_between(started, clock.now())
         view.live("drain", f"{_jobs_text(annex, pool)}; {len(alive)} pilot(s) still up [{format_duration(waited_s)}]")
         clock.sleep(POLL_S if waited_s < 30 else POLL_PATIENT_S if waited_s < 300 else POLL_LONG_S)

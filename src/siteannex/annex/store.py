@@ -135,6 +135,18 @@ class Store:
             raise fail("state-unreadable", "", f"{path.name}: its plan cannot be read", evidence=[seen]) from problem
         return Annex(path, plan, self.clock)
 
+    def unbegun(self) -> list[Path]:
+        """Annex directories in which nothing was ever recorded: `up` was killed while it made them, or is at it."""
+        base = self.root / "annexes"
+        return (
+            [path for path in sorted(base.iterdir()) if not (path / "events.jsonl").exists()] if base.is_dir() else []
+        )
+
+    def lock_files(self) -> list[Path]:
+        """The lock file of every name that was ever worked on."""
+        locks = self.root / "locks"
+        return sorted(locks.iterdir()) if locks.is_dir() else []
+
     def busy(self, annex: Annex) -> bool:
         """True while another command is at work on this annex's name."""
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
-from siteannex.annex.ending import end_now
+from siteannex.annex.ending import Target, end_now
 from siteannex.annex.events import What
 from siteannex.annex.judge import Verdict, judge
 from siteannex.annex.packing import check_versions
@@ -83,7 +83,7 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         access = _connect(annex, site, tools)
         verdict = _look(annex, access, tools)
         if verdict.stage is Stage.RELEASED:
-            end_now(annex, access, tools.clock, tools.view)
+            end_now(Target.of(annex), access, tools.clock, tools.view)
             annex.record(Stage.RELEASED, What.DONE, text=verdict.text)
             tools.view.line("plan", f"the last {annex.name} has ended: {verdict.text}")
             return None, None
@@ -163,7 +163,7 @@ def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools:
 def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
     """End the annex; False, and a line on the screen, when it could not be seen to have ended."""
     try:
-        end_now(annex, access, tools.clock, tools.view)
+        end_now(Target.of(annex), access, tools.clock, tools.view)
     except AnnexError as problem:
         tools.view.line("release", f"{problem.failure.summary}: run siteannex down {annex.name}")
         return False

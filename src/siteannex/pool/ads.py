@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from siteannex.model import JobCounts, Slot
+from siteannex.model import JobCounts, MarkedAd, Slot
 
 Ad = Mapping[str, object]
 
@@ -57,6 +57,19 @@ def slot_from_ad(ad: Ad) -> Slot:
         draining=look.value("SiteannexDraining") is True,
         failed_code=look.text("SiteannexCode"),
         failed_text=look.text("SiteannexText"),
+    )
+
+
+def marked_ad(ad: Ad) -> MarkedAd:
+    """Whose an ad is. Never raises."""
+    look = _Look(ad)
+    return MarkedAd(
+        name=look.text("Name"),
+        annex_id=look.text("SiteannexRequestId"),
+        origin=look.text("SiteannexOrigin"),
+        job_id=look.text("EPSlurmJobId"),
+        site=look.text("SiteannexSite"),
+        last_heard=look.moment("LastHeardFrom"),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from siteannex.errors import AnnexError, Evidence, Secret
 from siteannex.failures import fail
-from siteannex.model import JobCounts, Join, PoolFacts, Slot
+from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
 from siteannex.pool import ads, tokens
 from siteannex.pool.address import outside_address
 from siteannex.pool.link import CondorError, CondorLink
@@ -44,6 +44,7 @@ _SLOT_ATTRIBUTES = [
     *("AvailableGPUs", "CUDA*", "TotalSlot*", "TotalCpus", "TotalMemory", "TotalGPUs", "JobId", "LastHeardFrom"),
     *("CondorVersion", "SiteannexDraining", "SiteannexEndsAt", "SiteannexCode", "SiteannexText"),
 ]
+_MARKS = ["Name", "SiteannexRequestId", "SiteannexOrigin", "SiteannexSite", "EPSlurmJobId", "LastHeardFrom"]
 _DAEMON_ATTRIBUTES = ["Name", "MyAddress", "Machine", "CondorVersion", "MyCurrentTime", "LastHeardFrom"]
 
 
@@ -180,6 +181,33 @@ class CondorPool:
     def waiting_jobs(self) -> int:
         """How many of this user's idle jobs name any annex."""
         return len(self._jobs(ads.waiting_constraint(self._owner())))
+
+    def schedd_name(self) -> str:
+        """The name of this AP's schedd. AnnexError(ap-unreachable)."""
+        return ads.text_of(self.schedd(), "Name")
+
+    def marked_ads(self) -> list[MarkedAd]:
+        """This user's slot and master ads of any annex, from every collector. AnnexError(ap-unreachable)."""
+        constraint = ads.slots_constraint(self.identity(), None)
+        return [
+            ads.marked_ad(ad)
+            for pool in self.collectors()
+            for kind in ("Startd", "Master")
+            for ad in self._ask(
+                f"the collector {pool or self.settings().collector_host} does not answer",
+                "query",
+                pool=pool,
+                kind=kind,
+                constraint=constraint,
+                keep=_MARKS,
+            )
+        ]
+
+    def withdraw_ads(self, annex_id: str) -> None:
+        """Ask every collector to forget this user's ads of an annex. AnnexError(ap-unreachable)."""
+        constraint = ads.slots_constraint(self.identity(), annex_id)
+        for pool in self.collectors():
+            self._ask("the collector does not forget the ads", "withdraw", pool=pool, constraint=constraint)
 
     def collectors(self) -> list[str]:
         """Every collector an EP of ours can be in; "" is the configured one."""

@@ -72,6 +72,17 @@ def _query(condor: Any, *, pool: str, kind: str, constraint: str, keep: list[str
     return [_kept(_plain(ad), keep) for ad in ads]
 
 
+def _withdraw(condor: Any, *, pool: str, constraint: str) -> Answer:
+    """Ask a collector to forget ads: those of slots, of startds (apart since HTCondor 23) and of masters."""
+    import classad2
+
+    for kind, target in (("STARTD", "Machine"), ("STARTD", "StartD"), ("MASTER", "DaemonMaster")):
+        asked = classad2.ClassAd({"MyType": "Query", "TargetType": target})
+        asked["Requirements"] = classad2.ExprTree(constraint)
+        condor.Collector(pool or None).advertise([asked], f"INVALIDATE_{kind}_ADS")
+    return True
+
+
 def _jobs(condor: Any, *, schedd: dict[str, str], constraint: str, projection: list[str]) -> Answer:
     return [_kept(_plain(ad), projection) for ad in _at(condor, schedd).query(constraint, projection)]
 
@@ -190,6 +201,7 @@ _OPERATIONS: dict[str, Callable[..., Answer]] = {
     "schedd": _schedd,
     "ping": _ping,
     "query": _query,
+    "withdraw": _withdraw,
     "jobs": _jobs,
     "job_ads": _job_ads,
     "demand": _demand,
