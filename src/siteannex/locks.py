@@ -58,24 +58,13 @@ def _acquire(path: Path, *, wait: bool) -> tuple[int, str]:
 
 
 def _flocked(path: Path, *, wait: bool) -> int:
-    """A descriptor that holds the lock of the file that is at `path` now: `sweep` removes lock files nobody holds."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _still_there(handle, path):
-                return handle
-        except BlockingIOError:
-            os.close(handle)
-            raise Taken from None
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def _still_there(handle: int, path: Path) -> bool:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise Taken from None
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle

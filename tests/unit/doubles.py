@@ -10,8 +10,8 @@ from pathlib import Path
 
 from siteannex.errors import Secret
 from siteannex.failures import fail
-from siteannex.model import JobCounts, Join, PoolFacts, Slot
-from siteannex.ports import Clock, Command, CommandResult, Pool, Progress, Transport, View
+from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
+from siteannex.ports import AdBoard, Clock, Command, CommandResult, Pool, Progress, Transport, View
 from tests.unit.samples import NOW, POOL_FACTS
 from tests.unit.stub_slurm import StubSlurm, run_shell
 
@@ -43,6 +43,19 @@ class FakePool:
     answers: bool = True
     tokens: list[tuple[Join, int]] = field(default_factory=list)
     on_token: Callable[[], None] = lambda: None
+    board: list[MarkedAd] = field(default_factory=list)
+
+    def schedd_name(self) -> str:
+        self._ask()
+        return POOL_FACTS.schedd
+
+    def marked_ads(self) -> list[MarkedAd]:
+        self._ask()
+        return list(self.board)
+
+    def withdraw_ads(self, annex_id: str) -> None:
+        self._ask()
+        self.board = [ad for ad in self.board if ad.annex_id != annex_id]
 
     def facts(self, join: Join) -> PoolFacts:
         self._ask()
@@ -176,6 +189,6 @@ class RecordingView:
         return "\n".join(f"{label} {text}" for label, text in self.lines)
 
 
-def _doubles_are_ports(stub: StubSlurm, home: Path) -> tuple[Clock, Pool, Transport, Transport, View]:
+def _doubles_are_ports(stub: StubSlurm, home: Path) -> tuple[Clock, Pool, AdBoard, Transport, Transport, View]:
     """Never called: mypy checks here that each stand-in is what it stands in for."""
-    return FakeClock(), FakePool(), ScriptedTransport(), ShellTransport(home, stub), RecordingView()
+    return FakeClock(), FakePool(), FakePool(), ScriptedTransport(), ShellTransport(home, stub), RecordingView()

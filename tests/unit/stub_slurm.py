@@ -29,6 +29,7 @@ echo "${SBATCH_ACCOUNT-$(sed -n 's/^#SBATCH --account=//p' "$last")} ${SBATCH_TI
   sed -n 's/^#SBATCH --time=//p' "$last")}" >"$STUB/charged.$n"
 name=$(sed -n 's/^#SBATCH --job-name=//p' "$last")
 printf '%s' "$name|PENDING||N/A|N/A|Resources|" >"$STUB/jobs/$n"
+sed -n 's/^#SBATCH --comment=//p' "$last" >"$STUB/comment.$n"
 [ -f "$STUB/lost.$n" ] && { cat "$STUB/lost.$n" >&2; exit 1; }
 [ -f "$STUB/banner" ] && cat "$STUB/banner"
 if [ -f "$STUB/reply" ]; then sed "s/@/$n/" "$STUB/reply"; else echo "$n"; fi
@@ -41,6 +42,11 @@ for option; do case $option in --name=*) wanted=${option#--name=} ;; esac; done
 for file in "$STUB"/jobs/*; do
   [ -f "$file" ] || continue
   IFS='|' read -r name state node start end reason exit <"$file"
+  case " $* " in *%k*)
+    case $state in PENDING | RUNNING) ;; *) continue ;; esac
+    echo "${file##*/}|$state|$name|$(cat "$STUB/comment.${file##*/}" 2>/dev/null || echo '(null)')"
+    continue ;;
+  esac
   [ "$name" = "$wanted" ] || continue
   [ -f "$STUB/purged" ] && case $state in PENDING | RUNNING) ;; *) continue ;; esac
   echo "${file##*/}|$name|$state|$node|$start|$end|$reason"

@@ -7,7 +7,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from siteannex.annex.events import What
 from siteannex.annex.store import Store
 from siteannex.errors import AnnexError, Stage
-from siteannex.locks import Taken, exclusive, stand_in
+from siteannex.locks import exclusive, stand_in
 from tests.unit.doubles import FakeClock
 from tests.unit.samples import plan
 
@@ -106,22 +105,3 @@ def test_the_stand_in_is_not_trusted_in_a_directory_of_somebody_else(nfs: Path, 
     ours.symlink_to(tmp_path)
     with pytest.raises(OSError, match="is not a directory of yours"), exclusive(nfs / "x"):
         pass
-
-
-def test_a_lock_file_that_was_swept_away_meanwhile_is_not_taken_for_the_lock(tmp_path: Path) -> None:
-    path, has_it, may_go = tmp_path / "lock", threading.Event(), threading.Event()
-
-    def wait_for_it() -> None:
-        with exclusive(path, wait=True):
-            has_it.set()
-            may_go.wait(timeout=30)
-
-    waiter = threading.Thread(target=wait_for_it)
-    with exclusive(path):
-        waiter.start()
-        path.unlink()  # the waiter may have opened the old file already
-    assert has_it.wait(timeout=30)
-    with pytest.raises(Taken), exclusive(path):
-        pass
-    may_go.set()
-    waiter.join(timeout=30)

@@ -47,7 +47,9 @@ class SiteInventory:
 def inventory_script(home: str) -> str:
     """List this user's jobs with their comments, and the annexes' directories with their origins. One round trip."""
     return f"""{FIND_SLURM}echo "{_JOBS}"
-squeue -h -a -r -u "$(id -un)" -o '%A|%T|%j|%k' 2>&1 && echo "{_JOBS_END}"
+jobs=$(squeue -h -a -r -u "$(id -un)" -o '%A|%T|%j|%k' 2>&1) && jobs="$jobs
+{_JOBS_END}"
+printf '%s\\n' "$jobs"
 cd "{home}/annex" 2>/dev/null || exit 0
 for d in */; do
   d=${{d%/}}

@@ -93,9 +93,9 @@ def _row(
     ready = [pilot.job_id for pilot in verdict.pilots if pilot.stage is Stage.READY]
     if not state.ended and not set(ready) <= set(state.ready_ids):
         annex.record(Stage.READY, What.SEEN, text=verdict.text, ready=ready)
-    if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex):
+    if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex.name):
         verdict = replace(verdict, text="a siteannex command is at work on it")
-    if witnesses.batch is None and not verdict.ready and _still_believed(state) and not store.busy(annex):
+    if witnesses.batch is None and not verdict.ready and _still_believed(state) and not store.busy(annex.name):
         assert state.failure is not None
         verdict = Verdict(state.failure.stage, state.failure.summary, verdict.pilots, state.failure)
     if state.ended:

@@ -142,15 +142,10 @@ class Store:
             [path for path in sorted(base.iterdir()) if not (path / "events.jsonl").exists()] if base.is_dir() else []
         )
 
-    def lock_files(self) -> list[Path]:
-        """The lock file of every name that was ever worked on."""
-        locks = self.root / "locks"
-        return sorted(locks.iterdir()) if locks.is_dir() else []
-
-    def busy(self, annex: Annex) -> bool:
-        """True while another command is at work on this annex's name."""
+    def busy(self, name: str) -> bool:
+        """True while another command is at work on this name."""
         try:
-            with self.lock(annex.name, annex.plan.request.site):
+            with self.lock(name, ""):
                 return False
         except AnnexError:
             return True

@@ -23,7 +23,6 @@ from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Stage, StageFailure
-from siteannex.locks import Taken, exclusive
 from siteannex.model import MarkedAd
 from siteannex.ports import AdBoard, Clock, Command, Pool, View
 from siteannex.transport.leftovers import Leftover
@@ -64,7 +63,7 @@ def look(accesses: Sequence[SlurmSite], ground: Ground) -> Found:
     ads, origin = _ads(ground, troubles)
     records = _records(ground.store)  # after the inventories: see above
     over = [thing for annex in ground.store.annexes() if (thing := _over(annex, accesses, ground, sites)) is not None]
-    left = [*_state_left(ground.store), *ground.local()]
+    left = [*_half_made(ground.store), *ground.local()]
     findings = (
         *debris(records, origin, sites, ads, ground.clock.now()),
         *over,
@@ -110,7 +109,7 @@ def _over(
 ) -> Finding | None:
     """An annex whose record was never closed although nothing of it can live any more; None when it may live."""
     state = annex.state()
-    if state.ended or ground.store.busy(annex):
+    if state.ended or ground.store.busy(annex.name):
         return None
     found = Finding(Kind.RECORD, HERE, f"record of {annex.name}", annex.plan.annex_id, removable=True)
     if not state.submit_begun:
@@ -138,44 +137,23 @@ def _end_seen(annex: Annex, access: SlurmSite, ground: Ground) -> str:
     return verdict.text if verdict.stage is Stage.RELEASED else ""
 
 
-def _state_left(store: Store) -> list[Leftover]:
-    """Half-made annex directories, and lock files of names that no command works on and no annex bears."""
-    living = {annex.name.lower() for annex in store.annexes() if not annex.state().ended}
-    found = [
-        Leftover(str(path), "no plan and no event was written", partial(_remove_unbegun, path, store))
+def _half_made(store: Store) -> list[Leftover]:
+    """Annex directories in which nothing was ever recorded, unless a command is at it just now."""
+    return [
+        Leftover(str(path), "neither a plan nor an event was written", partial(_remove_half_made, path, store))
         for path in store.unbegun()
-        if not _held(store.lock_file(path.name.rpartition("-")[0]))
-    ]
-    return found + [
-        Leftover(str(path), "no annex of that name lives", partial(_remove_lock, path))
-        for path in store.lock_files()
-        if path.name not in living and not _held(path)
+        if not store.busy(_name_of(path))
     ]
 
 
-def _held(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    try:
-        with exclusive(lock):
-            return False
-    except Taken:
-        return True
+def _name_of(path: Path) -> str:
+    return path.name.rpartition("-")[0]
 
 
-def _remove_unbegun(path: Path, store: Store) -> None:
-    name = path.name.rpartition("-")[0]
-    with store.lock(name, ""):
+def _remove_half_made(path: Path, store: Store) -> None:
+    with store.lock(_name_of(path), ""):
         if path in store.unbegun():
             shutil.rmtree(path)
-
-
-def _remove_lock(path: Path) -> None:
-    try:
-        with exclusive(path):
-            path.unlink(missing_ok=True)
-    except Taken:
-        return
 
 
 def remove(found: Found, accesses: Sequence[SlurmSite], ground: Ground) -> list[StageFailure]:
