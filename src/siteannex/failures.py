@@ -214,7 +214,28 @@ FAILURES: dict[str, FailureKind] = {
     "ship-failed": FailureKind(
         Stage.SHIP,
         "A file could not be written at the site.",
-        "Free quota at the site, or mend the directory's permissions.",
+        "Read the site's words above; siteannex sites show SITE --json names the directory (directories.home).",
+    ),
+    "quota-exceeded": FailureKind(
+        Stage.SHIP,
+        "Your quota at the site is used up; the file system itself may have room.",
+        "Remove files of yours there, or set directories.home in the site's YAML to a place where you have room.",
+    ),
+    "site-disk-full": FailureKind(
+        Stage.SHIP,
+        "The file system at the site is full, whatever your quota.",
+        "Tell the site's help desk, or set directories.home in the site's YAML to another file system.",
+        retryable=True,
+    ),
+    "home-unwritable": FailureKind(
+        Stage.SHIP,
+        "siteannex's directory at the site is read-only or belongs to another.",
+        "Mend its permissions, or set directories.home in the site's YAML to a directory that you may write.",
+    ),
+    "site-arch-differs": FailureKind(
+        Stage.SHIP,
+        "The login node has another processor than the site's file says, so the EP software would not run there.",
+        "Mend arch: in the site's YAML, or log in at the host of the right processor.",
     ),
     "ship-corrupt": FailureKind(
         Stage.SHIP,

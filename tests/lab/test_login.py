@@ -144,28 +144,6 @@ def test_a_changed_host_key(lab: Lab, probe: Probe, home: str, fault: FaultRow) 
     fault.saw(result["failure"], seconds=result["seconds"])
 
 
-def test_a_disk_that_fills_up_in_the_middle(lab: Lab, probe: Probe, at_site: AtSite) -> None:
-    with at_site(
-        "mkdir -p /home/bob/full && mount -t tmpfs -o size=1m,mode=777 tmpfs /home/bob/full",
-        "umount /home/bob/full && rmdir /home/bob/full",
-    ):
-        result = probe("bob", do=["put:5000000:full/file"])
-        left = lab.exec("login1", ["ls", "-A", "/home/bob/full"], check=True).stdout
-    assert result["code"] == "ship-failed", result
-    assert "No space left on device" in result["evidence"]
-    assert left == ""
-
-
-def test_a_home_that_is_read_only(probe: Probe, at_site: AtSite) -> None:
-    with at_site(
-        "mkdir -p /home/bob/fixed && mount -t tmpfs -o ro tmpfs /home/bob/fixed",
-        "umount /home/bob/fixed && rmdir /home/bob/fixed",
-    ):
-        result = probe("bob", do=["put:100:fixed/new/file"])
-    assert result["code"] == "ship-failed", result
-    assert "Read-only file system" in result["evidence"]
-
-
 @pytest.mark.fault("connection dropped mid-login", code="link-broken")
 def test_a_login_cut_off_while_the_person_types(probe: Probe, at_site: AtSite, fault: FaultRow) -> None:
     with at_site(

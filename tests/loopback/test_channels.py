@@ -14,6 +14,7 @@ from siteannex.errors import AnnexError, StageFailure
 from siteannex.ports import Command
 from siteannex.transport.places import Places
 from siteannex.transport.ssh import SshTransport, connect
+from tests.faultbook import FaultRow
 from tests.loopback.holding import eventually
 from tests.loopback.people import Person, loopback_site
 from tests.loopback.sshd import LoopbackSshd
@@ -59,7 +60,8 @@ def test_a_site_with_one_session_a_connection(sshd: LoopbackSshd, transport: Ssh
     assert transport.run([Command("wc -c <file")])[0].stdout.strip() == "8000000"
 
 
-def test_a_site_that_opens_no_channel(sshd: LoopbackSshd, transport: SshTransport, big: Path) -> None:
+@pytest.mark.fault("no channel after the login (MaxSessions)", code="channel-refused")
+def test_a_site_that_opens_no_channel(sshd: LoopbackSshd, transport: SshTransport, big: Path, fault: FaultRow) -> None:
     sshd.script.max_sessions = 0
     for use in (lambda: transport.run([Command("true")]), lambda: transport.put(big, "file")):
         with pytest.raises(AnnexError) as raised:
@@ -67,6 +69,7 @@ def test_a_site_that_opens_no_channel(sshd: LoopbackSshd, transport: SshTranspor
         assert failure_of(raised).code == "channel-refused"
         assert "MaxSessions" in failure_of(raised).hint
         assert "prohibited" in failure_of(raised).evidence[0].text
+    fault.saw(failure_of(raised))
 
 
 def test_a_quota_that_ends_in_the_middle(sshd: LoopbackSshd, transport: SshTransport, big: Path) -> None:
@@ -138,8 +141,10 @@ def test_a_connection_cut_halfway_leaves_nothing_that_is_used(
     assert "file" not in left(sshd)
     assert not transport.alive
     assert eventually(lambda: not sshd.busy)
-    (stale,) = left(sshd)
-    os.utime(sshd.home / stale, (time.time() - 10_000,) * 2)
+    assert left(sshd) == []
+    stale = sshd.home / "file.part-0badcafe"  # as a login node that died would leave one
+    stale.touch()
+    os.utime(stale, (time.time() - 10_000,) * 2)
     again = connect(loopback_site(sshd.port), user=None, prompter=Person(), places=places)
     again.put(big, "file")
     again.close()

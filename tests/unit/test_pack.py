@@ -23,6 +23,7 @@ from siteannex.annex.packing.source import Tree
 from siteannex.annex.packing.versions import check_versions, version_tuple
 from siteannex.errors import AnnexError
 from siteannex.ports import CommandResult
+from tests.faultbook import FaultRow
 from tests.unit.pack_ground import VERSION, foreign, make_release, make_root, native_libraries, native_program
 from tests.unit.samples import software
 
@@ -128,7 +129,8 @@ def test_what_does_not_run_here_is_not_shipped(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("cache/*.tar.gz"))
 
 
-def test_a_glibc_older_than_what_the_programs_need_is_refused_naming_both(tmp_path: Path) -> None:
+@pytest.mark.fault("loader too old for the programs", code="ep-not-selfcontained")
+def test_a_glibc_older_than_what_the_programs_need_is_refused_naming_both(tmp_path: Path, fault: FaultRow) -> None:
     root = make_root(tmp_path / "root")
     with (root / "usr/sbin/condor_master").open("ab") as program:
         program.write(b"\0GLIBC_2.99\0")
@@ -136,6 +138,7 @@ def test_a_glibc_older_than_what_the_programs_need_is_refused_naming_both(tmp_pa
         pack_installed(tmp_path / "cache", runner=nothing, root=root)
     assert problem.value.failure.code == "ep-not-selfcontained"
     assert "needs glibc 2.99, this machine has 2." in problem.value.failure.summary
+    fault.saw(problem.value.failure)
 
 
 def test_a_release_tarball_packs_like_an_installed_one(tmp_path: Path) -> None:

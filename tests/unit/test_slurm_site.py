@@ -42,7 +42,9 @@ def test_a_survey_tells_home_processor_and_what_is_there() -> None:
 
 def test_a_survey_that_fails_says_why() -> None:
     assert refused(("uname", CommandResult(72, "/home\nx86_64\n", "sbatch: not found"))) == "slurm-missing"
-    assert refused(("uname", CommandResult(73, "", "mkdir: Disk quota exceeded"))) == "ship-failed"
+    assert refused(("uname", CommandResult(73, "", "mkdir: Disk quota exceeded"))) == "quota-exceeded"
+    assert refused(("uname", CommandResult(73, "", "mkdir: Read-only file system"))) == "home-unwritable"
+    assert refused(("uname", CommandResult(73, "", "mkdir: Input/output error"))) == "ship-failed"
     assert refused(("uname", fail("link-broken", "lab", "the link broke"))) == "link-broken"
 
 

@@ -116,7 +116,7 @@ def test_another_processor_at_the_site_is_refused_before_anything_is_shipped(wor
     world.software = replace(world.software, arch="aarch64")
     with pytest.raises(AnnexError) as raised:
         world.up()
-    assert code_of(raised) == "ep-arch-mismatch"
+    assert code_of(raised) == "site-arch-differs"
     assert world.transport.puts == []
 
 

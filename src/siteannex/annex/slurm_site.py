@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from siteannex.errors import Evidence
+from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
 from siteannex.model import EpSoftware, PilotReport
 from siteannex.ports import Command, CommandResult, Progress, Transport
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
+from siteannex.transport.room import with_room, write_failure
 
 LOG_LIMIT_BYTES = 1_000_000
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -72,7 +73,8 @@ class SlurmSite:
     def survey(self) -> Survey:
         """Ask where home is, which processor this is, and which EP tarballs are there. One round trip."""
         answer = self._run(
-            f'{slurm.FIND_SLURM}umask 077; h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
+            f"LC_ALL=C; export LC_ALL; {slurm.FIND_SLURM}umask 077\n"
+            f'h="{self.site.directories.home}"; mkdir -p "$h/ep" && cd "$h" || exit 73\n'
             "pwd; uname -m; ls ep 2>/dev/null\n"
             'command -v sbatch >/dev/null || { echo "sbatch: not found" >&2; exit 72; }'
         )
@@ -85,9 +87,8 @@ class SlurmSite:
             )
         home, arch, *names = [*answer.stdout.splitlines(), "", ""]
         if not (answer.ok and home.startswith("/") and arch):
-            raise fail(
-                "ship-failed", self.site.name, "siteannex's directory cannot be made there", evidence=[_seen(answer)]
-            )
+            what = f"{self.site.directories.home} cannot be made at {self.site.name}"
+            raise self._no_room(write_failure(self.site.name, what, answer.stderr, [_seen(answer)]))
         present = frozenset(name.removesuffix(".tar.gz") for name in names if name.endswith(".tar.gz"))
         return Survey(home=home, arch=arch, ep_present=present)
 
@@ -106,7 +107,7 @@ class SlurmSite:
         """
         annex_dir = self._annex_dir(annex_id)
         unpack = (
-            f"umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && rm -f unpacked && "
+            f"LC_ALL=C; export LC_ALL; umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && rm -f unpacked && "
             "base64 -d | gzip -dc | tar -xf - && : >unpacked"
         )
         unpacked, submitted = self.transport.run(
@@ -117,9 +118,14 @@ class SlurmSite:
             timeout_s=120,
         )
         if not unpacked.ok:
-            raise fail(
-                "ship-failed", self.site.name, "the bundle could not be unpacked there", evidence=[_seen(unpacked)]
+            problem = write_failure(
+                self.site.name,
+                f"the bundle could not be unpacked at {self.site.name}",
+                unpacked.stderr,
+                [_seen(unpacked)],
+                needed_bytes=len(archive),
             )
+            raise self._no_room(problem)
         if submitted.status != 0:
             raise slurm.refusal(submitted, self.site.name)
         if not (job_ids := slurm.read_submitted(submitted.stdout)):
@@ -183,6 +189,9 @@ class SlurmSite:
     def read(self, path: str) -> bytes:
         """The end of one of those files; empty when it is gone."""
         return self.transport.get(path, limit_bytes=LOG_LIMIT_BYTES) or b""
+
+    def _no_room(self, problem: AnnexError) -> AnnexError:
+        return with_room(problem, f'"{self.site.directories.home}"', lambda script: self._run(script).stdout)
 
     def _annex_dir(self, annex_id: str) -> str:
         return f'"{self.site.directories.home}/annex/{_safe(annex_id)}"'

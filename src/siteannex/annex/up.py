@@ -208,7 +208,7 @@ def _ship(annex: Annex, access: SlurmSite, software: EpSoftware, tools: Tools) -
     if survey.arch != access.site.arch:
         seen = Evidence(f"uname -m at {access.site.name}", survey.arch)
         text = f"the login node is {survey.arch}, the site's file says {access.site.arch}"
-        raise fail("ep-arch-mismatch", access.site.name, text, evidence=[seen])
+        raise fail("site-arch-differs", access.site.name, text, evidence=[seen])
     annex.record(Stage.SHIP, What.BEGIN, sha256=software.sha256)
     sent = access.ship_software(
         software, survey, lambda done, total: tools.view.progress("ship", "EP software", done, total)

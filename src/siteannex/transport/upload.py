@@ -1,7 +1,7 @@
 """Uploads: bytes into `cat` on a channel of their own, then one framed round trip that checks and moves into place.
 
 No SFTP: an rc file that prints breaks its first packet. Nothing is ever visible under the target's name but the
-whole, verified file. An upload that was cut leaves a `.part-*` file, which the next upload of the target sweeps up.
+whole, verified file. A `.part-*` file outlives its upload only when the login node dies; the next upload sweeps it up.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from siteannex.failures import fail
 from siteannex.ports import Command, Progress
 from siteannex.transport.channels import CHUNK, ByteChannel, ChannelOpener
 from siteannex.transport.frames import RawResult, new_boundary, quote
+from siteannex.transport.room import with_room, write_failure
 
 RECEIVE_COMMAND = (
-    '/bin/sh -c \'umask 077; IFS= read -r mark; IFS= read -r part; echo "$mark" >&2; '
-    'mkdir -p "${part%/*}" && exec cat >"$part"\''
+    "/bin/sh -c 'LC_ALL=C; export LC_ALL; umask 077; IFS= read -r mark; IFS= read -r part; IFS= read -r size; "
+    'echo "$mark" >&2; mkdir -p "${part%/*}" || exit 1; cat >"$part"; status=$?; '
+    '[ "$(wc -c <"$part")" -eq "$size" ] || rm -f "$part"; exit $status\''
 )
-"""The constant command line of an upload channel; two lines of stdin (a mark, the path), then the bytes.
+"""The constant command line of an upload channel; three lines of stdin (a mark, the path, the size), then the bytes.
 
-The mark on stderr parts what rc files printed from what went wrong.
+The mark on stderr parts what rc files printed from what went wrong. What does not arrive whole, because the disk is
+full or the connection was cut, the far side removes by itself.
 """
 
 STALL_S = 60.0
@@ -73,7 +76,8 @@ class Upload:
     def run(self, opener: ChannelOpener, framed: FramedRun) -> int:
         """Send, check, move into place; the number of bytes sent.
 
-        Raises AnnexError: ship-failed, ship-corrupt, link-broken, remote-timeout.
+        Raises AnnexError: ship-failed, quota-exceeded, site-disk-full, home-unwritable, ship-corrupt, link-broken,
+        remote-timeout.
         """
         if "\n" in self._target or "\0" in self._target:
             raise ValueError("a target path cannot contain a newline or NUL")
@@ -93,6 +97,9 @@ class Upload:
                 evidence=[Evidence.tail(str(self._source), str(problem))],
                 hint="Check the file on this machine.",
             ) from problem
+        except AnnexError as problem:
+            self._sweep(framed)
+            raise with_room(problem, quote(self._target), self._asking(framed)) from problem
         except BaseException:
             self._sweep(framed)
             raise
@@ -104,7 +111,7 @@ class Upload:
         mark = new_boundary()
         digest, size = hashlib.sha256(), 0
         self._progress(0, total)
-        self._push(channel, f"{mark}\n{self._part}\n".encode("utf-8", "surrogateescape"), mark)
+        self._push(channel, f"{mark}\n{self._part}\n{total}\n".encode("utf-8", "surrogateescape"), mark)
         while block := stream.read(CHUNK):
             self._push(channel, block, mark)
             digest.update(block)
@@ -149,7 +156,8 @@ class Upload:
                 f"the link to {self._site} broke during the upload; nothing of it is used",
                 evidence=evidence if said.strip() else (),
             )
-        return fail("ship-failed", self._site, f"{self._target} could not be written", evidence=evidence)
+        what = f"{self._target} could not be written"
+        return write_failure(self._site, what, said, evidence, needed_bytes=self._source.stat().st_size)
 
     def _finish(self, framed: FramedRun, sent: _Sent) -> None:
         script = _FINISH.format(part=quote(self._part), target=quote(self._target), size=sent.size, sha256=sent.sha256)
@@ -172,6 +180,9 @@ class Upload:
             )
         reason = "cannot be verified at the site" if result.status == _NO_TOOL else "could not be moved into place"
         raise fail("ship-failed", self._site, f"{self._target} {reason}", evidence=seen)
+
+    def _asking(self, framed: FramedRun) -> Callable[[str], str]:
+        return lambda script: framed(Command(script), 40.0).decoded().stdout
 
     def _sweep(self, framed: FramedRun) -> None:
         with contextlib.suppress(AnnexError, OSError):
