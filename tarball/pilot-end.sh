@@ -101,7 +101,7 @@ watch() {
         [ -e "$ANNEX_DIR/logs.wanted" ] && answer_for_logs
         if [ "$EVICTING" = 0 ] && [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_EVICT_S" ]; then
             EVICTING=1
-            report DRAIN ok "walltime in $left s: jobs have $P_VACATE_S s to end"
+            report DRAIN ok "walltime in $(spell_s "$left"): jobs have $P_VACATE_S s to end"
             kill -TERM "$MASTER" 2>/dev/null
         fi
         if [ "$FAST_AT" = 0 ] && [ "$left" -le "$P_FAST_S" ]; then stop_fast; fi
@@ -119,11 +119,11 @@ conclude() {
     if [ -n "$REASON" ]; then
         finish "$REASON" 0
     elif grep -q 'No resources have been claimed for' "$DIR/log/StartLog" 2>/dev/null; then
-        finish "idle $P_IDLE_S s" 0
+        finish "idle $(spell_s "$P_IDLE_S")" 0
     elif [ "$status" -eq 0 ] || [ "$status" -eq 99 ]; then
         finish "HTCondor was asked to end" 0
     fi
-    fail ep-died "condor_master ended with status $status; $(complaints "$DIR/log/MasterLog")"
+    fail ep-died "condor_master ended with status $status" "$(complaints "$DIR/log/MasterLog")"
 }
 
 # finish TEXT STATUS: stop, archive, remove, say so, exit.
@@ -143,10 +143,7 @@ finish() {
     if [ -n "$DIR" ]; then
         sweep_processes
         [ "$EP_ADVERTISED" = 0 ] || withdraw_ads
-        if [ "$AP_REACHED" = 1 ] && [ -n "$FAILED_AS" ]; then
-            rest=${FAILED_AS#* }
-            advertise_failure "${FAILED_AS%% *}" "${rest%% *}" "${rest#* }"
-        fi
+        if [ -n "$FAILED_CODE" ] && can_be_heard; then advertise_failure; fi
         pack_logs "$LOGS/$JOB.tar.gz"
         cd /
         rm -rf "$DIR" 2>/dev/null || { sleep 1 && sweep_processes && rm -rf "$DIR"; }

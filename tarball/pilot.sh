@@ -11,7 +11,9 @@
 # Everything is in functions, so that the shell has read all of it before any of it runs: the files may be removed
 # while the pilot lives. The parts:
 #   pilot-report.sh  progress lines, failures, ads; time and signals
-#   pilot-start.sh   from the batch job to an EP that the collector shows
+#   pilot-node.sh    the node: scratch, EP software, programs that run, what Slurm granted, containers, GPUs
+#   pilot-join.sh    the way to the access point: name, port, clock, token, and whether jobs could come that way
+#   pilot-start.sh   HTCondor's configuration and start, until the collector shows the EP
 #   pilot-end.sh     from READY to nothing left
 
 # shellcheck disable=SC2034,SC2153,SC2154  # variables are shared between the parts; P_* come from params.sh
@@ -25,6 +27,10 @@ export LC_ALL
 : "${ANNEX_DIR:?}"
 # shellcheck source=SCRIPTDIR/pilot-report.sh
 . "$ANNEX_DIR/pilot-report.sh"
+# shellcheck source=SCRIPTDIR/pilot-node.sh
+. "$ANNEX_DIR/pilot-node.sh"
+# shellcheck source=SCRIPTDIR/pilot-join.sh
+. "$ANNEX_DIR/pilot-join.sh"
 # shellcheck source=SCRIPTDIR/pilot-start.sh
 . "$ANNEX_DIR/pilot-start.sh"
 # shellcheck source=SCRIPTDIR/pilot-end.sh
@@ -35,7 +41,8 @@ main() {
     JOB=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-0}}
     JOB=${JOB:-$SLURM_JOB_ID}
     NODE=$(timeout 5 hostname -f 2>/dev/null) || NODE=${SLURMD_NODENAME:-$(hostname)}
-    RECORD="" DIR="" EP="" MASTER="" GUARD="" SIGNAL="" REASON="" AP_REACHED=0 EP_ADVERTISED=0 FAILED_AS=""
+    RECORD="" DIR="" EP="" MASTER="" GUARD="" SIGNAL="" REASON="" AP_REACHED=0 EP_ADVERTISED=0
+    FAILED_CODE="" FAILED_STAGE="" FAILED_TEXT="" FAILED_SEEN=""
     trap 'SIGNAL=drain' USR1
     trap 'SIGNAL=stop' TERM INT
     if [ ! -r "$ANNEX_DIR/params.sh" ]; then
@@ -50,18 +57,23 @@ main() {
     rm -f "$ANNEX_DIR/pilots/$JOB"
     ENDS_AT=${SLURM_JOB_END_TIME:-}
     is_number "$ENDS_AT" || ENDS_AT=$(($(now) + P_WALLTIME_S))
-    report BATCH_JOB ok "batch job $JOB runs on $NODE, $((ENDS_AT - $(now))) s left"
+    report BATCH_JOB ok "batch job $JOB runs on $NODE, $(spell_s "$(seconds_left)") left"
 
-    find_scratch || fail scratch-unusable "${tried:-no candidate is set on this node}"
+    check_software
+    settle
     heed
-    unpack
-    heed
+    check_programs
     read_grants
+    probe_containers
     write_config
-    report EP_START ok "HTCondor $P_EP_VERSION runs in $DIR ($SCRATCH_FREE_MIB MiB free); granted $CPUS CPUs, $MEMORY_MIB MiB, $GPUS GPUs"
+    report EP_START ok "HTCondor $P_EP_VERSION runs in $DIR ($(spell_mib "$FREE_MIB") free); granted $CPUS CPUs, $(spell_mib "$MEMORY_MIB"), $GPUS GPUs; $CONTAINERS"
     heed
     probe_ap
-    report AP_CONNECT ok "$P_COLLECTOR_HOST is $address, port $P_COLLECTOR_PORT answers, token accepted"
+    report AP_CONNECT ok "$P_COLLECTOR_HOST is $address, port $P_COLLECTOR_PORT answers, token accepted$CLOCK_WORDS"
+    check_grants
+    probe_gpus
+    check_matching
+    heed
     start_master
     await_ep
     check_slot

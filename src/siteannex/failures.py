@@ -319,15 +319,40 @@ FAILURES: dict[str, FailureKind] = {
     "scratch-unusable": FailureKind(
         Stage.EP_START,
         "The node has no scratch directory that is writable and executable.",
-        "Set scratch in the site's YAML.",
+        "Name one in the site's file (directories: scratch:); its documentation says where node-local scratch is.",
+    ),
+    "scratch-full": FailureKind(
+        Stage.EP_START,
+        "The node's scratch has no room for the EP: too few bytes, inodes, or your quota.",
+        "Free what you have there, name another directory in the site's file (directories: scratch:), or run up again: "
+        "another node may have room.",
+        retryable=True,
+    ),
+    "ep-software-damaged": FailureKind(
+        Stage.EP_START,
+        "The EP software at the site is damaged or gone.",
+        "Run up again: it ships the software anew.",
+        retryable=True,
     ),
     "ep-unpack-failed": FailureKind(
-        Stage.EP_START, "The EP software did not unpack on the node.", "Check space on the node's scratch."
+        Stage.EP_START,
+        "The EP software did not unpack on the node.",
+        "Read tar's words above; a slow or broken file system there is the site's help desk's.",
+    ),
+    "ep-library-missing": FailureKind(
+        Stage.EP_START,
+        "A program of the EP needs a library that it was not packed with.",
+        "Install that library on the AP and siteannex pack again, or pack a release tarball.",
+    ),
+    "ep-loader-too-old": FailureKind(
+        Stage.EP_START,
+        "The EP's programs are built for a newer C library or kernel than the node's.",
+        "siteannex pack on the AP packs its C library too; or pack a release tarball built for the site's system.",
     ),
     "ep-binary-broken": FailureKind(
         Stage.EP_START,
         "HTCondor's programs do not run on the node.",
-        "Pack again, for the site's architecture and glibc.",
+        "Pack again, for the site's processor: siteannex pack --from FILE --sha256 SUM.",
     ),
     "ep-config-invalid": FailureKind(
         Stage.EP_START,
@@ -351,17 +376,79 @@ FAILURES: dict[str, FailureKind] = {
     "collector-unresolvable": FailureKind(
         Stage.AP_CONNECT,
         "The node cannot resolve the collector's name.",
-        "Use an address that resolves at the site.",
+        "Have the AP advertise an address that resolves at the site (COLLECTOR_HOST, TCP_FORWARDING_HOST), or ask the "
+        "site's help desk about DNS on compute nodes.",
     ),
     "collector-unreachable": FailureKind(
         Stage.AP_CONNECT,
         "The batch job and the EP are healthy; the network from the node to the collector is not.",
-        "Ask the site's help desk whether compute nodes may open that port outwards.",
+        "Ask the site's help desk whether compute nodes may open that port outwards; and the AP's admin whether its "
+        "firewall lets the site in.",
+    ),
+    "collector-no-route": FailureKind(
+        Stage.AP_CONNECT,
+        "The collector's address leads nowhere from the node.",
+        "Is it the address that the world knows the AP by? siteannex doctor shows what it advertises; "
+        "TCP_FORWARDING_HOST sets it.",
+    ),
+    "collector-refused": FailureKind(
+        Stage.AP_CONNECT,
+        "The collector's port refuses connections: nothing listens there, or a firewall says no.",
+        "Check on the AP that HTCondor listens on that port (siteannex doctor); then its firewall and the site's.",
+        retryable=True,
+    ),
+    "collector-silent": FailureKind(
+        Stage.AP_CONNECT,
+        "The collector's port is open, but no HTCondor answers there.",
+        "Is host and port the AP's collector's? siteannex doctor shows them; an overloaded collector needs a minute.",
+        retryable=True,
+    ),
+    "clock-skew": FailureKind(
+        Stage.AP_CONNECT,
+        "The clocks of node and AP are so far apart that jobs would not start, or not end, when they should.",
+        "Compare both with the true time (date -u); tell the admin of the wrong one.",
+    ),
+    "token-expired": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP's token has expired.",
+        "It waited longer in the queue than its token lives: run up again, it issues a new one.",
+        retryable=True,
+    ),
+    "token-not-yet-valid": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP's token is valid only later: the clock that issued it was ahead.",
+        "Compare the AP's clock with the true time (date -u), then run up again.",
+    ),
+    "token-wrong-issuer": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP's token was issued by another pool than the one it is for.",
+        "Was the AP's TRUST_DOMAIN changed? Run siteannex doctor, then up again: it issues a new token.",
+    ),
+    "token-wrong-key": FailureKind(
+        Stage.AP_CONNECT,
+        "The collector does not have the key that signed the EP's token.",
+        "Was the AP's signing key replaced? Run up again, it issues a new token; if that fails too, show this to the "
+        "AP's admin.",
+    ),
+    "token-scope-missing": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP's token lacks an authorization that it needs.",
+        "Run up again, it issues a new token; if that fails too, show siteannex doctor to the AP's admin.",
+    ),
+    "token-not-authorized": FailureKind(
+        Stage.AP_CONNECT,
+        "The AP accepts the EP's token but does not let its owner bring EPs.",
+        "Ask the AP's admin to allow you: ALLOW_ADVERTISE_STARTD, ALLOW_ADVERTISE_MASTER.",
     ),
     "token-rejected": FailureKind(
         Stage.AP_CONNECT,
         "The collector does not accept the EP's token.",
         "Run siteannex doctor, then up again.",
+    ),
+    "ccb-missing": FailureKind(
+        Stage.AP_CONNECT,
+        "The EP would join and no job could ever reach it: it keeps no connection to the AP's CCB.",
+        "Remove CCB_ADDRESS from the ep: config: lines of the site's file.",
     ),
     "ep-not-seen": FailureKind(
         Stage.AP_CONNECT,
@@ -372,10 +459,48 @@ FAILURES: dict[str, FailureKind] = {
     "gpus-missing": FailureKind(
         Stage.EP_CONFIG,
         "The EP has fewer GPUs than asked.",
-        "siteannex logs NAME --file StartLog; tell the site.",
+        "siteannex logs NAME; tell the site which node, with what was seen there.",
     ),
-    "slots-too-small": FailureKind(
-        Stage.EP_CONFIG, "The EP has fewer CPUs or less memory than asked.", "Check the site's YAML."
+    "gpus-none": FailureKind(
+        Stage.EP_CONFIG,
+        "The node shows no GPU at all.",
+        "Its GPUs or their driver may be broken: tell the site which node; up again may get another one.",
+        retryable=True,
+    ),
+    "gpu-model-differs": FailureKind(
+        Stage.EP_CONFIG,
+        "The GPUs are of another model than the plan's.",
+        "If the site has new GPUs, correct gpus: model: in its file; else name the partition or GPU type you need.",
+    ),
+    "gpu-memory-small": FailureKind(
+        Stage.EP_CONFIG,
+        "A GPU has less memory than the plan's: a smaller model, or a slice (MIG) of one.",
+        "Correct gpus: memory: in the site's file if it is wrong, or name another partition or GPU type.",
+    ),
+    "cpus-missing": FailureKind(
+        Stage.EP_CONFIG,
+        "The EP has fewer CPUs than asked.",
+        "Check the partition's options and the ep: config: lines in the site's file; some sites tie CPUs to GPUs.",
+    ),
+    "memory-missing": FailureKind(
+        Stage.EP_CONFIG,
+        "The EP has less memory than asked.",
+        "Check memory_request and the ep: config: lines in the site's file; some sites tie memory to CPUs or GPUs.",
+    ),
+    "start-never": FailureKind(
+        Stage.EP_CONFIG,
+        "The EP's START expression is false for every job of yours: none would ever run.",
+        "Check START among the ep: config: lines of the site's file.",
+    ),
+    "owner-mismatch": FailureKind(
+        Stage.EP_CONFIG,
+        "The collector takes the EP for somebody else's: your jobs would not match it.",
+        "Run siteannex doctor and compare its identity; the AP's admin knows how tokens are mapped to users.",
+    ),
+    "direct-attach-unsupported": FailureKind(
+        Stage.EP_CONFIG,
+        "The EP's HTCondor is too old to attach to a schedd directly.",
+        "Pack a newer HTCondor (siteannex pack), or join through the collector: --join pool.",
     ),
     # READY and after: an EP that was right
     "ep-died": FailureKind(

@@ -150,6 +150,8 @@ class PilotReport:
     text: str
     at: datetime
     node: str = ""
+    seen: str = ""
+    """What logs and programs said of it, one line each, each beginning with its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,9 @@ class Slot:
     draining: bool = False
     """The EP takes no new jobs."""
     failed_code: str = ""
-    """Set in the ad of a pilot that could not become an EP: its failure code, and what it saw."""
+    """Set in the ad of a pilot that could not become an EP: its failure code, what that means there, what it saw."""
     failed_text: str = ""
+    failed_seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from typing import Any
 from siteannex.annex.bundle import bundle_archive, render_bundle
 from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.errors import Secret
-from siteannex.model import EpSoftware
+from siteannex.model import EpSoftware, Join
 from siteannex.site.schema import Directories
 from tests.unit.samples import POOL_FACTS, plan, site
 
@@ -33,16 +34,46 @@ TOKEN = Secret("eyJhbGciOiJIUzI1NiJ9.eyJpYXQiOjF9.dGhlLXNpZ25hdHVyZQ")
 STUBS = {
     "bin/condor_config_val": """
 case "$*" in
--version) if [ -e "$KNOBS/broken" ]; then echo "libfoo.so.1: cannot open shared object file" >&2; exit 127; fi ;;
+-version) if [ -e "$KNOBS/broken" ]; then cat "$KNOBS/broken" >&2; exit 127; fi ;;
 -dump) if [ -e "$KNOBS/bad-config" ]; then echo "Configuration Error Line 14: no such knob" >&2; exit 1; fi ;;
+*)
+    [ -e "$KNOBS/configured-$1" ] && exec cat "$KNOBS/configured-$1"
+    sed -n "s/^$1 = //p" "$CONDOR_CONFIG" | tail -n 1
+    ;;
 esac
 """,
     "bin/condor_ping": """
 echo "$*" >>"$KNOBS/pings"
-if [ -e "$KNOBS/refuse" ]; then echo "AUTHENTICATE:1004:Failed to authenticate using IDTOKENS"; exit 1; fi
+case "$*" in
+-version) exit 0 ;;
+*ALLOW*)
+    [ -e "$KNOBS/mute" ] && exit 1
+    echo "Session ID:                  ap:133:$(($(/bin/date +%s) + $(cat "$KNOBS/ap-ahead" 2>/dev/null || echo 0))):7"
+    exit 0 ;;
+esac
+if [ -e "$KNOBS/refuse" ]; then cat "$KNOBS/refuse"; exit 1; fi
+echo "Remote Mapping:              $(cat "$KNOBS/mapping" 2>/dev/null || echo alice@ap.lab)"
 """,
-    "bin/condor_status": 'if [ ! -e "$KNOBS/unseen" ]; then cat "$KNOBS/slot"; fi\n',
-    "sbin/condor_advertise": 'cat "$4" >>"$KNOBS/ads"\necho "$3" >>"$KNOBS/ads"\n',
+    "bin/condor_status": """
+[ "$1" = -version ] && exit 0
+if [ "$1" = -ads ]; then echo "$4" >"$KNOBS/start"; cat "$KNOBS/start-is" 2>/dev/null || echo true; exit 0; fi
+if [ ! -e "$KNOBS/unseen" ]; then cat "$KNOBS/slot"; fi
+""",
+    "sbin/condor_advertise": """
+[ "$1" = -version ] && exit 0
+cp "$CONDOR_CONFIG" "$KNOBS/tools.conf"
+cat "$4" >>"$KNOBS/ads"
+echo "$3" >>"$KNOBS/ads"
+""",
+    "sbin/condor_startd": "exit 0\n# STARTD_DIRECT_ATTACH_SCHEDD_NAME\n",
+    "libexec/condor_gpu_discovery": """
+if [ -e "$KNOBS/gpus" ]; then cat "$KNOBS/gpus"; exit 0; fi
+cat <<GPUS
+DetectedGPUs="GPU-c2223334, GPU-d3223334"
+Common=[ Capability=8.0; DeviceName="NVIDIA A100-SXM4-40GB"; GlobalMemoryMb=40536; ]
+GPU_c2223334=[ id="GPU-c2223334"; DeviceUuid="c2223334"; ]
+GPUS
+""",
     "sbin/condor_master": """
 [ "$1" = -version ] && exit 0
 log=${CONDOR_CONFIG%/*}/log
@@ -93,6 +124,8 @@ class Ground:
     pilots: int = 1
     environment: dict[str, str] = field(default_factory=dict)
     plan_changes: dict[str, Any] = field(default_factory=dict)
+    join: Join = Join.POOL
+    stubs: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.home, self.scratch, self.knobs = self.path / "home", self.path / "scratch", self.path / "knobs"
@@ -102,11 +135,9 @@ class Ground:
         self.annex = self.home / "annex" / self.annex_id
         self.logs = self.home / "logs" / self.annex_id
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.knob("slot", "8 32768 2 NVIDIA A100-SXM4-40GB\n")
-        (self.path / "tools/sleep").write_text("#!/bin/sh\nexec /bin/sleep 0.02\n")
-        (self.path / "tools/sleep").chmod(0o755)
-        (self.path / "tools/squeue").write_text(f'#!/bin/sh\ncat "{self.knobs}/squeue" 2>/dev/null\n')
-        (self.path / "tools/squeue").chmod(0o755)
+        self.knob("slot", "8 32768 2\n")
+        self.tool("sleep", "#!/bin/sh\nexec /bin/sleep 0.02\n")
+        self.tool("squeue", f'#!/bin/sh\ncat "{self.knobs}/squeue" 2>/dev/null\n')
         self._install()
 
     def _install(self) -> None:
@@ -114,9 +145,9 @@ class Ground:
             name: Member(
                 f'#!/bin/sh\nKNOBS="{self.knobs}"\nPROGRESS="{self.annex}/progress"\n{text.lstrip()}'.encode(), 0o755
             )
-            for name, text in STUBS.items()
+            for name, text in {**STUBS, **self.stubs}.items()
         }
-        software = tar_gz({**members, "lib/x": Member(b"")})
+        software = tar_gz({**members, "lib/x": Member(b""), "libexec/singularity_test_sandbox/x": Member(b"")})
         sha256 = hashlib.sha256(software).hexdigest()
         self.software = self.home / "ep" / f"{sha256}.tar.gz"
         self.software.write_bytes(software)
@@ -125,7 +156,7 @@ class Ground:
         bundle = render_bundle(
             plan(pilots=self.pilots, **self.plan_changes),
             where,
-            replace(POOL_FACTS, collector=f"127.0.0.1:{port}"),
+            replace(POOL_FACTS, collector=f"127.0.0.1:{port}", join=self.join),
             EpSoftware(str(self.software), sha256, len(software), "25.14.1", "x86_64"),
             TOKEN,
             ["--time=1:00:00"],
@@ -134,6 +165,18 @@ class Ground:
         with tarfile.open(fileobj=io.BytesIO(bundle_archive(bundle))) as tar:
             tar.extractall(self.annex)  # noqa: S202  (our own archive)
         (self.annex / "progress").mkdir()
+
+    def replace_software(self, content: bytes) -> None:
+        """Put other content in the software's place, with the right sum."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        (self.home / "ep" / f"{sha256}.tar.gz").write_bytes(content)
+        params = self.annex / "params.sh"
+        params.write_text(re.sub(r"P_EP_SHA256=\w+", f"P_EP_SHA256={sha256}", params.read_text()))
+
+    def tool(self, name: str, text: str) -> None:
+        """A program that pilots find before the machine's own."""
+        (self.path / "tools" / name).write_text(text)
+        (self.path / "tools" / name).chmod(0o755)
 
     def knob(self, name: str, text: str = "") -> None:
         """Set how the stub programs behave."""
@@ -202,6 +245,10 @@ class Ground:
     def text(self, code: str, job: str = "71") -> str:
         """The text of the line with that code."""
         return str(next(line["text"] for line in self.reports(job) if line["code"] == code))
+
+    def seen(self, code: str, job: str = "71") -> str:
+        """What the line with that code quotes."""
+        return str(next(line.get("seen", "") for line in self.reports(job) if line["code"] == code))
 
     def processes(self) -> list[str]:
         """Command lines that still run out of this ground's scratch."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import io
-import json
 import re
 import subprocess
 import tarfile
@@ -24,13 +22,13 @@ from siteannex.annex.bundle import (
     pilot_files,
     render_bundle,
     shell_path,
-    token_times,
 )
 from siteannex.errors import Secret
 from siteannex.model import Join, PilotShape, PoolFacts
 from siteannex.scheduler.slurm import submit_options
+from siteannex.site.partitions import Gpus, NodeKind
 from siteannex.site.schema import Directories, EpTweaks, Site
-from tests.unit.samples import POOL_FACTS, partition, plan, request, site, software
+from tests.unit.samples import POOL_FACTS, node, partition, plan, request, site, software
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TOKEN = Secret("eyJhbGciOiJIUzI1NiJ9.eyJpYXQiOjF9.c2VjcmV0LXNpZ25hdHVyZQ")
@@ -43,6 +41,7 @@ BUSY_SITE = site(
     ),
     directories=Directories(home="$HOME/my annex", scratch=("/scratch/$USER/job_$SLURM_JOB_ID", "/tmp")),
 )
+H100 = node(name="h100", gpus=Gpus(type="h100", model="NVIDIA H100", per_node=4, memory=81559))
 OPTIONS = submit_options(plan(), partition(), drain_notice_s=drain_notice_s(plan()))
 
 
@@ -101,7 +100,7 @@ def test_a_bundle_never_shows_its_token() -> None:
     bundle = rendered()
     assert TOKEN.reveal() not in repr(bundle) + str(bundle)
     assert all(TOKEN.reveal() not in text for text in bundle.files.values())
-    assert "signature" not in repr(bundle)
+    assert "secret-signature" not in repr(bundle)
 
 
 def test_a_bundle_too_big_to_be_cheap_is_refused() -> None:
@@ -180,15 +179,20 @@ def test_the_end_comes_in_order_and_leaves_time_to_work(walltime_s: int) -> None
     assert end.start_until_s <= max(36, walltime_s * 0.15)
 
 
-@given(st.one_of(st.text(max_size=80), st.binary(max_size=60).map(lambda b: base64.urlsafe_b64encode(b).decode())))
-def test_a_token_of_any_shape_upsets_nobody(text: str) -> None:
-    assert token_times(Secret(text)) == {}
-    assert set(token_times(Secret(f"e30.{text}.c"))) <= {"iat", "exp"}
-
-
-def test_a_tokens_times_are_read() -> None:
-    claims = base64.urlsafe_b64encode(json.dumps({"iat": 100, "exp": 3700, "sub": "alice@ap.lab"}).encode())
-    assert token_times(Secret(f"e30.{claims.decode().rstrip('=')}.s")) == {"iat": 100, "exp": 3700}
+@pytest.mark.parametrize(
+    ("nodes", "gpu_request", "promised"),
+    [
+        ((node(),), "--gres=gpu:{type}:{count}", ("'NVIDIA A100-SXM4-40GB'", 40536)),
+        ((node(), H100), "--gres=gpu:{type}:{count}", ("'NVIDIA A100-SXM4-40GB'", 40536)),
+        ((node(), H100), "--gpus={count}", ("''", 0)),
+    ],
+)
+def test_a_gpu_model_is_promised_only_where_slurm_is_asked_for_it(
+    nodes: tuple[NodeKind, ...], gpu_request: str, promised: tuple[str, int]
+) -> None:
+    where = site(partitions={"gpu-shared": partition(nodes=nodes, gpu_request=gpu_request)})
+    params = rendered(where).files["params.sh"]
+    assert f"P_GPU_MODEL={promised[0]}\nP_GPU_MEMORY_MIB={promised[1]}\n" in params
 
 
 @pytest.mark.parametrize("bundle", [rendered(), rendered(BUSY_SITE, DIRECT)])

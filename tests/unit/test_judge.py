@@ -106,8 +106,8 @@ TABLE = {
     "joined with a little less memory than granted": Row(Stage.READY, slots=(slot(total_memory_mib=30000),)),
     "joined without GPUs as asked": Row(Stage.READY, says="c1", slots=(slot(total_gpus=0),), plan=CPU_PLAN),
     "too few GPUs": Row(Stage.EP_CONFIG, "gpus-missing", "has 1 GPUs, 2 asked", slots=(FEW_GPUS,)),
-    "too little memory": Row(Stage.EP_CONFIG, "slots-too-small", "16 GB, 8 and 32 GB asked", slots=(SMALL,)),
-    "too few CPUs": Row(Stage.EP_CONFIG, "slots-too-small", "4 CPUs", slots=(FEW_CPUS,)),
+    "too little memory": Row(Stage.EP_CONFIG, "memory-missing", "16 GB, 32 GB asked", slots=(SMALL,)),
+    "too few CPUs": Row(Stage.EP_CONFIG, "cpus-missing", "4 CPUs, 8 asked", slots=(FEW_CPUS,)),
     "draining": Row(Stage.DRAIN, slots=(slot(),), reports=(report("READY"), report("DRAIN")), state=WAS_READY),
     "ended as it should": Row(
         Stage.RELEASED,

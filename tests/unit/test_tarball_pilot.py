@@ -38,7 +38,7 @@ def test_an_idle_ep_ends_well_and_leaves_its_logs_alone(ground: Ground) -> None:
     ground.knob("idle")
     assert ground.end(pilot) == 0
     assert ground.steps() == [*UP, ("RELEASED", "ok")]
-    assert ground.reports()[-1]["text"] == "idle 600 s"
+    assert ground.reports()[-1]["text"] == "idle 10 m"
     nothing_is_left(ground)
     assert sorted(path.name for path in ground.logs.iterdir()) == ["71.jsonl", "71.out", "71.tar.gz"]
     assert (ground.logs / "71.out").read_text() == (ground.logs / "71.jsonl").read_text()
@@ -64,14 +64,14 @@ def test_the_slot_is_what_slurm_granted_and_no_more(ground: Ground) -> None:
     config = ground.turned("config")
     assert "SITEANNEX_CPUS = 8\n" in config
     assert "SITEANNEX_MEMORY_MIB = 32768\n" in config
-    assert "granted 8 CPUs, 32768 MiB, 2 GPUs" in str(ground.reports()[1]["text"])
+    assert "granted 8 CPUs, 32 GB, 2 GPUs" in str(ground.reports()[1]["text"])
 
 
 @pytest.mark.parametrize(
     ("slurm", "mib"),
     [
-        ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_CPU": "2000"}, 16000),
-        ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_GPU": "5000"}, 10000),
+        ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_CPU": "4000"}, 32000),
+        ({"SLURM_MEM_PER_NODE": "", "SLURM_MEM_PER_GPU": "15000"}, 30000),
         ({"SLURM_MEM_PER_NODE": "0", "SLURM_MEM_PER_CPU": "2000"}, 32768),
         ({"SLURM_MEM_PER_NODE": ""}, 32768),
     ],
@@ -93,12 +93,11 @@ def test_an_array_task_has_the_name_slurm_prints(ground: Ground) -> None:
 
 
 FAULTS: dict[str, tuple[str, int, str]] = {
-    "broken": ("ep-binary-broken", 20, "libfoo.so.1: cannot open shared object file"),
+    "broken": ("ep-library-missing", 20, "libfoo.so.1: cannot open shared object file"),
     "bad-config": ("ep-config-invalid", 20, "Configuration Error Line 14: no such knob"),
-    "refuse": ("token-rejected", 30, "AUTHENTICATE:1004:Failed to authenticate using IDTOKENS"),
-    "dies-at-once": ("ep-master-exited", 20, 'status 4;  MasterLog: ERROR "bad knob" at line 1'),
+    "dies-at-once": ("ep-master-exited", 20, '.tar.gz): ERROR "bad knob" at line 1'),
     "startd-crashes": ("ep-startd-crashes", 20, "died due to signal 11"),
-    "unseen": ("ep-not-seen", 30, "no ad in 127.0.0.1"),
+    "unseen": ("ep-not-seen", 30, "MasterLog ("),
 }
 
 
@@ -108,10 +107,10 @@ def test_a_fault_is_named_and_does_not_hold_the_node(ground: Ground, fault: str)
     if fault == "unseen":
         pilot_sh = ground.annex / "pilot.sh"
         pilot_sh.write_text(pilot_sh.read_text().replace("SEEN_WITHIN_S=120", "SEEN_WITHIN_S=1"))
-    ground.knob(fault)
+    ground.knob(fault, words if fault == "broken" else "")
     assert ground.run() == status
     assert ground.steps()[-2:] == [(FAILURES[code].stage, code), ("RELEASED", "ok")]
-    assert words in ground.text(code)
+    assert words in ground.seen(code)
     nothing_is_left(ground)
 
 
@@ -129,89 +128,14 @@ def test_scratch_that_cannot_be_written_is_told(ground: Ground) -> None:
     assert "not writable" in ground.text("scratch-unusable")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"), [("missing", "is not there"), ("damaged", "is damaged: its sha256 is"), ("empty", "is damaged")]
-)
-def test_software_that_is_missing_or_damaged_is_not_used(ground: Ground, spoil: str, words: str) -> None:
-    if spoil == "missing":
-        ground.software.unlink()
-    else:
-        ground.software.write_bytes(b"" if spoil == "empty" else ground.software.read_bytes()[:-20])
-    assert ground.run() == 20
-    assert words in ground.text("ep-unpack-failed")
-    nothing_is_left(ground)
-
-
-def test_a_collector_that_refuses_is_told_with_address_port_and_words(ground: Ground) -> None:
-    port = ground.listener.getsockname()[1]
-    ground.listener.close()
-    assert ground.run() == 30
-    assert ground.text("collector-unreachable") == (
-        f"DNS ok (127.0.0.1), TCP {port} to 127.0.0.1 failed 3 times: Connection refused"
-    )
-
-
-def test_a_name_that_does_not_resolve_is_told(ground: Ground) -> None:
-    params = ground.annex / "params.sh"
-    params.write_text(params.read_text().replace("P_COLLECTOR_HOST=127.0.0.1", "P_COLLECTOR_HOST=no.such.host.invalid"))
-    assert ground.run(limit_s=60) == 30
-    assert ground.text("collector-unresolvable").startswith("no.such.host.invalid does not resolve on ")
-
-
-@pytest.mark.parametrize(
-    ("issued", "expires", "words"),
-    [(1, 1000, "the token expired"), (9_000_000_000, 9_100_000_000, "before the token was issued")],
-)
-def test_a_refused_token_is_judged_by_its_own_times(ground: Ground, issued: int, expires: int, words: str) -> None:
-    params = ground.annex / "params.sh"
-    text = re.sub(
-        r"P_TOKEN_ISSUED=\d+\nP_TOKEN_EXPIRES=\d+",
-        f"P_TOKEN_ISSUED={issued}\nP_TOKEN_EXPIRES={expires}",
-        params.read_text(),
-    )
-    params.write_text(text)
-    ground.knob("refuse")
-    assert ground.run() == 30
-    assert words in ground.text("token-rejected")
-
-
-@pytest.mark.parametrize(
-    ("environment", "slot", "words"),
-    [
-        ({"CUDA_VISIBLE_DEVICES": "1"}, None, "Slurm granted 1 of 2 GPUs"),
-        ({"CUDA_VISIBLE_DEVICES": "", "SLURM_GPUS_ON_NODE": ""}, None, "Slurm granted 0 of 2 GPUs"),
-        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, None, "Slurm granted 0 of 2 GPUs"),
-        ({}, "8 32768 1 A100", "Slurm granted 2 GPUs (CUDA_VISIBLE_DEVICES=2,3), HTCondor found 1"),
-        ({}, "8 32768 undefined", "HTCondor found 0"),
-        ({}, "8 32768 4 A100", "HTCondor found 4"),
-    ],
-)
-def test_gpus_that_are_not_as_granted_are_a_failure(
-    ground: Ground, environment: dict[str, str], slot: str | None, words: str
-) -> None:
-    ground.environment = environment
-    if slot is not None:
-        ground.knob("slot", slot + "\n")
-    assert ground.run() == 40
-    assert words in ground.text("gpus-missing")
-    nothing_is_left(ground)
-
-
 def test_gpus_are_counted_from_what_slurm_says_when_cuda_says_nothing(ground: Ground) -> None:
     ground.environment = {"CUDA_VISIBLE_DEVICES": "", "SLURM_JOB_GPUS": "1,3"}
     ground.knob("idle")
     assert ground.run() == 0
 
 
-@pytest.mark.parametrize("slot", ["4 32768 2", "8 16000 2"])
-def test_a_slot_smaller_than_granted_is_a_failure(ground: Ground, slot: str) -> None:
-    ground.knob("slot", slot + "\n")
-    assert ground.run() == 40
-    assert "granted 8 CPUs and 32768 MiB; the slot has" in ground.text("slots-too-small")
-
-
 def test_a_failed_ep_tells_the_collector_why(ground: Ground) -> None:
-    ground.knob("slot", "8 32768 1 A100\n")
+    ground.knob("slot", "8 32768 1\n")
     ground.run()
     ads = ground.turned("ads")
     assert 'SiteannexCode = "gpus-missing"' in ads
@@ -371,7 +295,7 @@ def test_every_code_in_the_tarball_is_in_the_catalogue() -> None:
 
 def test_the_tarballs_shell_passes_shellcheck() -> None:
     paths = [str(path) for path in sorted(data_dir("tarball").glob("*.sh"))]
-    assert len(paths) == len(pilot_files()) == 4
+    assert len(paths) == len(pilot_files()) == 6
     checked = subprocess.run(["shellcheck", "-x", *paths], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
 

@@ -98,7 +98,7 @@ def test_a_directory_that_is_gone_for_a_blink_ends_nothing(ground: Ground) -> No
     assert pilot.poll() is None
     ground.knob("idle")
     assert ground.end(pilot) == 0
-    assert ground.reports()[-1]["text"] == "idle 600 s"
+    assert ground.reports()[-1]["text"] == "idle 10 m"
 
 
 def test_a_batch_job_that_starts_after_the_annex_is_gone_does_nothing(ground: Ground) -> None:

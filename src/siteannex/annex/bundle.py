@@ -19,7 +19,6 @@ from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.annex.packing.versions import version_tuple
 from siteannex.errors import Secret
 from siteannex.model import EpSoftware, Join, Plan, PoolFacts
-from siteannex.pool.tokens import decode
 from siteannex.resources import data_dir
 from siteannex.site.schema import Site
 
@@ -95,7 +94,7 @@ def render_bundle(
     files = {
         "batch.sh": _render("batch.sh.j2", context),
         "ep.conf": _render("ep.conf.j2", context),
-        "params.sh": _assignments(_parameters(plan, site, pool, software, token_times(token))),
+        "params.sh": _assignments(_parameters(plan, site, pool, software)),
         ORIGIN_FILE: f"{origin}\n",
         **pilot_files(),
     }
@@ -129,19 +128,6 @@ def shell_path(text: str) -> str:
         kept += [_escaped(text[end : variable.start()]), variable.group()]
         end = variable.end()
     return '"' + "".join([*kept, _escaped(text[end:])]) + '"'
-
-
-def token_times(token: Secret) -> dict[str, int]:
-    """`iat` and `exp` of an IDTOKEN (a JWT, RFC 7519), as far as it says them; {} for anything else.
-
-    A collector answers an expired token and a forged one alike, so the pilot has to know the times itself.
-    """
-    try:
-        claims = decode(token)
-    except ValueError:
-        return {}
-    times = {"iat": claims.issued_at, "exp": claims.expires_at}
-    return {name: int(moment.timestamp()) for name, moment in times.items() if moment is not None}
 
 
 def _escaped(text: str) -> str:
@@ -193,10 +179,9 @@ def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, opti
     }
 
 
-def _parameters(
-    plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, claims: Mapping[str, int]
-) -> dict[str, str | int | list[str]]:
+def _parameters(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware) -> dict[str, str | int | list[str]]:
     host, _, rest = pool.collector.rpartition(":")
+    model, gpu_memory_mib = _promised_gpus(plan, site)
     end = endgame(plan.walltime_s)
     return {
         "P_ANNEX_ID": plan.annex_id,
@@ -209,10 +194,14 @@ def _parameters(
         "P_COLLECTOR_HOST": host.strip("[]") if host else pool.collector,
         "P_COLLECTOR_PORT": rest.partition("?")[0] if host else "9618",
         "P_SCHEDD": pool.schedd,
+        "P_TRUST_DOMAIN": pool.trust_domain,
+        "P_IDENTITY": pool.identity,
         "P_JOIN": pool.join.value,
         "P_CPUS": plan.shape.cpus,
         "P_MEMORY_MIB": plan.shape.memory_mib,
         "P_GPUS": plan.shape.gpus,
+        "P_GPU_MODEL": model,
+        "P_GPU_MEMORY_MIB": gpu_memory_mib,
         "P_SHARING": site.partitions[plan.partition].sharing,
         "P_WALLTIME_S": plan.walltime_s,
         "P_IDLE_S": plan.idle_s,
@@ -221,10 +210,19 @@ def _parameters(
         "P_EVICT_S": end.evict_s,
         "P_VACATE_S": end.vacate_s,
         "P_FAST_S": end.fast_s,
-        "P_TOKEN_ISSUED": claims.get("iat", 0),
-        "P_TOKEN_EXPIRES": claims.get("exp", 0),
         "P_SCRATCH": [shell_path(place) for place in site.directories.scratch],
     }
+
+
+def _promised_gpus(plan: Plan, site: Site) -> tuple[str, int]:
+    """Model and least memory (MiB) that a GPU of this plan must have; ("", 0) where the batch system may give any."""
+    partition = site.partitions[plan.partition]
+    typed = "{type}" in (partition.gpu_request or "")
+    kinds = [kind.gpus for kind in partition.nodes if kind.gpus is not None and plan.shape.gpus]
+    asked = [gpus for gpus in kinds if not typed or gpus.type == plan.shape.gpu_type]
+    if len({gpus.model for gpus in asked}) != 1:
+        return "", 0
+    return asked[0].model, min(gpus.memory or gpus.memory_nominal or 0 for gpus in asked)
 
 
 def _assignments(parameters: Mapping[str, str | int | list[str]]) -> str:

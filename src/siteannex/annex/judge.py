@@ -145,7 +145,7 @@ def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageF
         site,
         f"{node}: {bad.text}" if bad.text else f"{FAILURES[bad.code].meaning.rstrip('.')} ({node})",
         evidence=[
-            Evidence.tail(f"pilot {bad.job_id} on {node}, {bad.at.astimezone():%H:%M:%S}", bad.text),
+            Evidence.tail(f"pilot {bad.job_id} on {node}, {bad.at.astimezone():%H:%M:%S}", bad.seen or bad.text),
             *([Evidence.tail("steps before it", _steps(reports, bad))] if reports[0] is not bad else []),
         ],
     )
@@ -153,8 +153,9 @@ def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageF
 
 def _advertised(ad: Slot, site: str) -> StageFailure:
     """A pilot that could not become an EP says so in an ad, for those who have no connection to the site."""
-    summary = f"{FAILURES[ad.failed_code].meaning.rstrip('.')} ({ad.machine})"
-    return failure(ad.failed_code, site, summary, evidence=[Evidence.tail(f"ad of {ad.name}", ad.failed_text)])
+    summary = f"{ad.machine}: {ad.failed_text or FAILURES[ad.failed_code].meaning}"
+    seen = Evidence.tail(f"ad of {ad.name}", ad.failed_seen or ad.failed_text)
+    return failure(ad.failed_code, site, summary, evidence=[seen])
 
 
 def _steps(reports: list[PilotReport], until: PilotReport) -> str:
@@ -223,12 +224,11 @@ def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Pl
     # An EP may lawfully report a little less memory than Slurm granted; a tenth less is a wrong node or setting.
     if whole.total_gpus < shape.gpus:
         code, seen = "gpus-missing", f"{whole.total_gpus} GPUs, {shape.gpus} asked"
-    elif whole.total_cpus < shape.cpus or whole.total_memory_mib < shape.memory_mib * 0.9:
-        code = "slots-too-small"
-        seen = (
-            f"{whole.total_cpus} CPUs and {format_memory(whole.total_memory_mib)}, "
-            f"{shape.cpus} and {format_memory(shape.memory_mib)} asked"
-        )
+    elif whole.total_cpus < shape.cpus:
+        code, seen = "cpus-missing", f"{whole.total_cpus} CPUs, {shape.cpus} asked"
+    elif whole.total_memory_mib < shape.memory_mib * 0.9:
+        code = "memory-missing"
+        seen = f"{format_memory(whole.total_memory_mib)}, {format_memory(shape.memory_mib)} asked"
     else:
         text = f"{whole.machine}: {whole.total_gpus} x {whole.gpu_model}" if shape.gpus else f"{whole.machine}"
         return PilotVerdict(job_id, Stage.DRAIN if draining else Stage.READY, text, None, job, slots)

@@ -231,6 +231,7 @@ def read_reports(text: str) -> tuple[PilotReport, ...]:
                 text=_printable(record.get("text", "")),
                 at=datetime.fromisoformat(str(record["at"])),
                 node=_printable(record.get("node", "")),
+                seen=_printable(record.get("seen", "")).replace(" | ", "\n"),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

@@ -57,6 +57,7 @@ def slot_from_ad(ad: Ad) -> Slot:
         draining=look.value("SiteannexDraining") is True,
         failed_code=look.text("SiteannexCode"),
         failed_text=look.text("SiteannexText"),
+        failed_seen=look.text("SiteannexSeen").replace(" | ", "\n"),
     )
 
 
