@@ -156,13 +156,13 @@ def _checked(plan: Plan, pool: PoolFacts, software: EpSoftware, options: Sequenc
 def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, options: Sequence[str]) -> dict[str, Any]:
     return {
         # A login shell only where the site's lines need one (`module` is a function of /etc/profile.d).
-        "shell": "/bin/bash -l" if site.ep.environment else "/bin/sh",
+        "shell": "/bin/bash -l" if site.environment else "/bin/sh",
         "options": list(options),
         "annex_id": plan.annex_id,
         "name": plan.request.name,
         "site": site.name,
         "home": shell_path(site.directories.home),
-        "environment": list(site.ep.environment),
+        "environment": list(site.environment),
         "network_interface": site.ep.network_interface,
         "lines": list(site.ep.config),
         "collector": pool.collector,

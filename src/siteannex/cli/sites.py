@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Site files: list and show.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Site files: list, show, validate.", no_args_is_help=True, rich_markup_mode=None)
 
 LIST_EXAMPLES = """\b
 Examples:
@@ -15,8 +15,18 @@ Examples:
 """
 SHOW_EXAMPLES = """\b
 Examples:
-  siteannex sites show lab
-  siteannex sites show expanse --json
+  siteannex sites show expanse
+  siteannex sites show delta --json
+"""
+VALIDATE_EXAMPLES = """\b
+Examples:
+  siteannex sites validate mycluster.yaml
+  siteannex sites validate expanse anvil
+"""
+SCHEMA_EXAMPLES = """\b
+Examples:
+  siteannex sites schema
+  siteannex sites schema > ~/.config/siteannex/sites/schema.json
 """
 
 
@@ -37,45 +47,52 @@ def list_sites(json_output: Annotated[bool, typer.Option("--json", help="Print a
             rows.append((name, site.kind, site.title, str(site.verified), str(path)))
         except AnnexError as problem:
             rows.append((name, "-", f"invalid: {problem.failure.evidence[0].text.splitlines()[0]}", "-", str(path)))
+    heads = ("site", "kind", "title", "verified", "file")
     if json_output:
-        print(
-            json.dumps(
-                [dict(zip(("name", "kind", "title", "verified", "file"), row, strict=True)) for row in rows], indent=1
-            )
-        )
+        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=1))
     else:
-        print_table(("SITE", "KIND", "TITLE", "VERIFIED", "FILE"), rows)
+        print_table(tuple(head.upper() for head in heads), rows)
 
 
 @app.command("show", epilog=SHOW_EXAMPLES)
 def show_site(
     name: Annotated[str, typer.Argument(help="A site's name.")],
-    json_output: Annotated[bool, typer.Option("--json", help="Print every key as JSON.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print every key as JSON; MiB and seconds.")] = False,
 ) -> None:
-    """One site: login, partitions, GPUs, limits, and how old the facts are."""
+    """One site: login, partitions, GPUs, limits, what is doubted, and how old the facts are."""
     from siteannex.cli.settings import site_directories
-    from siteannex.cli.tables import print_table
-    from siteannex.site.loader import load_any, with_pilots
-    from siteannex.units import format_duration, format_memory
+    from siteannex.cli.site_view import show
+    from siteannex.site.loader import load_any
 
-    any_kind = load_any(name, site_directories())
-    if json_output:
-        print(any_kind.model_dump_json(indent=1))
-        return
-    site = with_pilots(any_kind)
-    print(f"{site.name}: {site.title}\nlogin {site.login.host}:{site.login.port}, keys {site.login.keys}\n")
-    rows = [
-        (
-            partition,
-            facts.sharing,
-            f"{kind.gpus.per_node} x {kind.gpus.type}" if kind.gpus else "-",
-            format_memory(memory) if kind.gpus and (memory := kind.gpus.memory or kind.gpus.memory_nominal) else "-",
-            str(kind.cores or "?"),
-            format_memory(whole) if (whole := kind.memory or kind.memory_nominal) else "?",
-            format_duration(facts.max_walltime) if facts.max_walltime else "?",
-            str(facts.verified),
-        )
-        for partition, facts in site.partitions.items()
-        for kind in facts.nodes
-    ]
-    print_table(("PARTITION", "SHARING", "GPUS/NODE", "GPU MEMORY", "CORES", "MEMORY", "WALLTIME", "VERIFIED"), rows)
+    site = load_any(name, site_directories())
+    print(site.model_dump_json(indent=1) if json_output else show(site))
+
+
+@app.command("validate", epilog=VALIDATE_EXAMPLES)
+def validate(
+    what: Annotated[list[str] | None, typer.Argument(help="Files or sites' names; none: every site known.")] = None,
+) -> None:
+    """Check site files: the first mistake of any is enough to end with status 10."""
+    from siteannex.cli.settings import site_directories
+    from siteannex.cli.site_view import validated
+    from siteannex.errors import AnnexError
+    from siteannex.site.loader import chosen_files, read_any
+
+    wrong: list[AnnexError] = []
+    for path in chosen_files(what or [], site_directories()):
+        try:
+            print(validated(path, read_any(path, site_directories())))
+        except AnnexError as problem:
+            wrong.append(problem)
+            print(f"{path}: not valid")
+            print("".join(f"  {line}\n" for line in problem.failure.evidence[0].text.splitlines()), end="")
+    if wrong:
+        raise wrong[0]
+
+
+@app.command("schema", epilog=SCHEMA_EXAMPLES)
+def schema() -> None:
+    """The JSON schema of site files, for editors (`# yaml-language-server: $schema=schema.json`)."""
+    from siteannex.site.kinds import schema_text
+
+    print(schema_text(), end="")

@@ -45,12 +45,14 @@ class Wiring:
         return load_site(name, site_directories())
 
     def sites(self) -> list[Site]:
-        """Every site with a batch system whose file can be read."""
+        """Every site with a batch system whose file can be read; first those this user has had to do with."""
         found, directories = [], site_directories()
+        used = {annex.plan.request.site for annex in self.store.annexes()}
+        mine = {*self.settings.sites, *used, *site_files(directories[:1])}
         for path in site_files(directories).values():
             with suppress(AnnexError):
                 found.append(read_site(path, directories))
-        return found
+        return sorted(found, key=lambda site: site.name not in mine)
 
     def login_user(self, site: Site) -> str | None:
         """The login name asked for, if any: the option, then the settings."""

@@ -19,14 +19,14 @@ class GpuModel:
     name: str
     """Canonical: what `--gpu-type` is compared with."""
     capability: float | None
-    """CUDA compute capability, HTCondor's `Capability`; None for makers other than NVIDIA."""
+    """CUDA compute capability, HTCondor's `Capability`; None where it is not known or there is none."""
     aliases: tuple[str, ...] = ()
     """Other spellings beside the name: Slurm's GRES types, EC2's, marketing's. Case, `-` and `_` do not matter."""
     memory_seen: tuple[int, ...] = ()
     """MiB of one GPU as reported, where it was seen."""
     maker: Literal["nvidia", "amd", "intel"] = "nvidia"
     has_bf16: bool | None = None
-    """For makers other than NVIDIA."""
+    """Where no capability is known."""
 
     @property
     def bf16(self) -> bool | None:
@@ -65,7 +65,7 @@ CATALOGUE = (
     GpuModel("GH200", 9.0),
     GpuModel("B200", 10.0, memory_seen=(183359,)),
     GpuModel("GB200", 10.0),
-    GpuModel("B300", None, memory_seen=(275040,)),
+    GpuModel("B300", None, memory_seen=(275040,), has_bf16=True),
     GpuModel("RTX PRO 4500", 12.0, (), (32768,)),
     GpuModel("RTX PRO 6000", 12.0, ("rtx-pro-server-6000",), (98304,)),
     GpuModel("MI100", None, maker="amd"),

@@ -41,6 +41,11 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def schema_text() -> str:
+    """The schema as `sites/schema.json` holds it."""
+    return json.dumps(json_schema(), indent=1) + "\n"
+
+
 def _written_by_name(definitions: dict[str, Any]) -> None:
     """In a file, a partition names its kinds of node."""
     definitions["Partition"]["properties"]["nodes"]["items"] = {"type": "string"}

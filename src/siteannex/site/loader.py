@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -33,23 +33,34 @@ def load_site(name: str, directories: Sequence[Path]) -> Site:
 
 def load_any(name: str, directories: Sequence[Path]) -> AnySite:
     """Read one site by name. AnnexError site-unknown (with the nearest name) or site-invalid (with file and line)."""
-    files = site_files(directories)
-    if name not in files:
-        near = difflib.get_close_matches(name, files, n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise fail(
-            "site-unknown",
-            name,
-            f"no site named {name!r}",
-            evidence=[Evidence("site files looked for in", "\n".join(map(str, directories)))],
-            hint=f"{hint}siteannex sites list shows the names.",
-        )
-    return read_any(files[name], directories)
+    return read_any(_found(name, site_files(directories), directories), directories)
+
+
+def _found(name: str, files: Mapping[str, Path], directories: Sequence[Path]) -> Path:
+    if name in files:
+        return files[name]
+    near = difflib.get_close_matches(name, files, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    raise fail(
+        "site-unknown",
+        name,
+        f"no site named {name!r}",
+        evidence=[Evidence("site files looked for in", "\n".join(map(str, directories)))],
+        hint=f"{hint}siteannex sites list shows the names.",
+    )
 
 
 def read_site(path: Path, directories: Sequence[Path] = ()) -> Site:
     """As `load_site`, from a file."""
     return with_pilots(read_any(path, directories))
+
+
+def chosen_files(what: Sequence[str], directories: Sequence[Path]) -> list[Path]:
+    """The files behind paths and sites' names; every site's when nothing is named. AnnexError(site-unknown)."""
+    files = site_files(directories)
+    if not what:
+        return [files[name] for name in sorted(files)]
+    return [Path(each) if each.endswith((".yaml", ".yml")) else _found(each, files, directories) for each in what]
 
 
 def with_pilots(site: AnySite) -> Site:

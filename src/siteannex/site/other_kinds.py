@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from siteannex.site.fields import Confidence, Count, Facts, MemoryMib, Sourced
+from siteannex.site.fields import Confidence, Count, DurationS, Facts, MemoryMib, Sourced
 from siteannex.site.schema import Defaults, NamedSite
 
 
@@ -68,7 +68,7 @@ class Image(Facts):
     os: str
     parameter: str
     """SSM public parameter that holds the AMI id of a region."""
-    user: str
+    user: str | None
     scratch: str | None = None
     """Where it mounts the instance's local disk."""
     families: tuple[str, ...] = ()
@@ -107,8 +107,10 @@ class TargetSite(NamedSite):
     requirements: str | None
     """ClassAd expression a job adds to its requirements to run there; null: none is needed."""
     job_lines: tuple[str, ...] = ()
-    """Submit lines a job needs there, whole: `+WantFlocking = true`."""
+    """Submit lines a job needs there, whole: `+JobDurationCategory = "Medium"`."""
+    gpu_job_lines: tuple[str, ...] = ()
+    """More of them for a job with GPUs."""
     site_attribute: str | None
     """The machine attribute that names the place a job really ran at."""
-    walltime: str | None = None
-    """What limits a job's run time there."""
+    walltimes: Mapping[str, DurationS] = {}
+    """How long a job may run, by the pool's own words for kinds of job."""

@@ -76,7 +76,7 @@ class EpTweaks(Facts):
     config: tuple[str, ...] = ()
     """Lines of HTCondor configuration, appended last."""
     environment: tuple[str, ...] = ()
-    """Lines of shell run before the EP starts: `module load singularitypro`."""
+    """Lines of shell run before the EP starts: `module load gcc`."""
     network_interface: str | None = None
     """The interface or address pattern that EPs advertise: `ib0`, `172.18.*`."""
 
@@ -148,6 +148,12 @@ class Site(NamedSite):
     ep: EpTweaks = EpTweaks()
     defaults: Defaults = Defaults()
     deadlines: Deadlines = Deadlines()
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """Lines of shell run before the EP starts: the container runtime's, then the site's own."""
+        load = self.container.load if self.container else None
+        return (*([load] if load else []), *self.ep.environment)
 
     @model_validator(mode="before")
     @classmethod
