@@ -85,6 +85,11 @@ FAILURES: dict[str, FailureKind] = {
         "A DAG file says something that cannot be compiled.",
         "Mend the file at the place shown; docs/gen-subdag.md has the grammar.",
     ),
+    "import-invalid": FailureKind(
+        Stage.PLAN,
+        "A file of another tool is not what that tool reads, so it cannot be imported.",
+        "Mend the file at the place shown.",
+    ),
     # PACK: the EP software
     "ep-source-missing": FailureKind(
         Stage.PACK,
