@@ -39,10 +39,24 @@ def why(
     if annex is not None:
         _show_annex(_annex_story(wiring, annex, remote=remote), json_output=json_output)
         return
-    story = why_node(what, _desk(wiring))
+    desk = _desk(wiring)
+    story = why_node(what, desk) or _unsubmitted_node(what, desk)
     if story is None:
-        raise fail("annex-unknown", "", f"no annex and no DAG node in the queue is named {what!r}")
+        raise fail("annex-unknown", "", f"no annex and no node of a DAG in the queue is named {what!r}")
     _show_job(story, json_output=json_output)
+
+
+def _unsubmitted_node(name: str, desk: Desk) -> JobStory | None:
+    """A node that DAGMan has no job of in the queue: its DAG's files say why."""
+    from siteannex.annex.why_job import JobStory
+    from siteannex.annex.why_words import Conclusion
+    from siteannex.training.dagwhy import explain_node, find_node
+
+    dag = find_node(name, desk.queue.dagmans())
+    if dag is None:
+        return None
+    told = explain_node(name, dag)
+    return JobStory(name, Conclusion(told.verdict, told.head, told.so, told.do))
 
 
 def _desk(wiring: Wiring) -> Desk:

@@ -19,6 +19,8 @@ ALIKE = (
     *("TargetAnnexName", "JobDurationCategory", "User"),
 )
 """Jobs alike in these match the same slots."""
+SCHEDULER_UNIVERSE = 7
+_DAGMAN = ("ClusterId", "ProcId", "JobStatus", "HoldReason", "Iwd", "Arguments", "Args")
 _PAST = (
     *("ClusterId", "ProcId", "Owner", "JobStatus", "ExitCode", "ExitBySignal", "ExitSignal", "CompletionDate"),
     *("RemoveReason", "EnteredCurrentStatus", "LastRemoteHost", "MachineAttrAnnexName0", "RemoteWallClockTime"),
@@ -60,6 +62,13 @@ class JobQueue:
         except ValueError:
             return []
         return self._jobs(f"Owner =?= {ads.quote(self.owner())} && DAGNodeName =?= {wanted}")
+
+    def dagmans(self) -> list[Ad]:
+        """This user's DAGMan jobs in the queue, the newest first."""
+        dagman = f"JobUniverse == {SCHEDULER_UNIVERSE} && DAG_NodesTotal isnt undefined"
+        wanted = f"Owner =?= {ads.quote(self.owner())} && {dagman}"
+        found: list[Ad] = self._pool.at_schedd("jobs", constraint=wanted, projection=list(_DAGMAN))
+        return sorted(found, key=lambda ad: -ads.count_of(ad, "ClusterId"))
 
     def past(self, cluster: int, process: int | None) -> Ad | None:
         """The last job of that id that left the queue, as the AP's history has it; None when it has none."""
