@@ -35,6 +35,26 @@ stop_fast() {
     kill -QUIT "$MASTER" 2>/dev/null
 }
 
+# Why Slurm stops this start of the job: slurmstepd writes it into the job's output before it signals.
+stopped_by() {
+    case $(tail -c "+$((OUTPUT_BEFORE + 1))" "$ANNEX_DIR/slurm-$SLURM_JOB_ID.out" 2>/dev/null | grep -a 'CANCELLED AT' | tail -n 1) in
+    *'DUE TO PREEMPTION'*) echo "preempted" ;;
+    *'DUE TO JOB REQUEUE'*) echo "requeued" ;;
+    *'DUE TO TIME LIMIT'*) echo "walltime" ;;
+    *) echo "cancelled" ;;
+    esac
+}
+
+# Slurm starts a requeued job again under the same id. It counts the new start when it stops the old one.
+starts_again() {
+    case $1 in
+    preempted | requeued) ;;
+    *) return 1 ;;
+    esac
+    starts=$(timeout 20 squeue -h -j "$SLURM_JOB_ID" -O RestartCnt 2>/dev/null | tr -cd '0-9')
+    is_number "$starts" && [ "$starts" -gt "${SLURM_RESTART_COUNT:-0}" ]
+}
+
 # True when the daemons were told to end behind our back: a plain scancel signals every process of the batch job,
 # and the batch system's kill follows in seconds. Then there is no time for more than cleaning up.
 struck() {
@@ -85,7 +105,7 @@ watch() {
         SIGNAL=""
         case $got in
         stop)
-            REASON="cancelled"
+            REASON=$(stopped_by)
             if [ "$FAST_AT" = 0 ]; then
                 struck || evict_now
                 stop_fast
@@ -201,11 +221,12 @@ is_last() {
     ! printf '%s\n' "$others" | grep -q -v -x -e "$SLURM_JOB_ID" -e ''
 }
 
-# The record stays in the log directory. The last pilot of the annex takes the annex's directory away, token included.
+# The record stays in the log directory; what a job that starts again needs stays whole. Else the last pilot of the annex takes the annex's directory away, token included.
 leave() {
     mkdir -p "$LOGS" 2>/dev/null
-    { printf '%s' "$RECORD" >"$LOGS/$JOB.jsonl"; } 2>/dev/null
+    { printf '%s' "$RECORD" >>"$LOGS/$JOB.jsonl"; } 2>/dev/null
     [ -d "$ANNEX_DIR" ] && [ -n "${P_ANNEX_ID:-}" ] || return 0
+    if starts_again "$1"; then return 0; fi
     mkdir -p "$ANNEX_DIR/pilots" 2>/dev/null
     { : >"$ANNEX_DIR/pilots/$JOB"; } 2>/dev/null
     # Moved, not removed: on NFS an open file that is removed keeps its directory from going.

@@ -157,7 +157,7 @@ pause() {
 # Between steps: a signal that came before HTCondor ran ends the pilot here.
 heed() {
     case $SIGNAL in
-    stop) finish "cancelled" 0 ;;
+    stop) finish "$(stopped_by)" 0 ;;
     drain) finish "asked to end before it was up" 0 ;;
     esac
 }

@@ -55,6 +55,7 @@ main() {
     set -u
     LOGS="$SITEANNEX_HOME/logs/$P_ANNEX_ID"
     rm -f "$ANNEX_DIR/pilots/$JOB"
+    OUTPUT_BEFORE=$(wc -c 2>/dev/null <"$ANNEX_DIR/slurm-$SLURM_JOB_ID.out") || OUTPUT_BEFORE=0 # an earlier start's
     ENDS_AT=${SLURM_JOB_END_TIME:-}
     is_number "$ENDS_AT" || ENDS_AT=$(($(now) + P_WALLTIME_S))
     report BATCH_JOB ok "batch job $JOB runs on $NODE, $(spell_s "$(seconds_left)") left"

@@ -296,8 +296,26 @@ FAILURES: dict[str, FailureKind] = {
     "batch-job-failed": FailureKind(
         Stage.BATCH_JOB, "The batch job ended before the EP was up.", "siteannex logs NAME shows its output."
     ),
+    "pending-held": FailureKind(
+        Stage.BATCH_JOB,
+        "The batch job waits and is held; only an administrator of the site can release it.",
+        "Ask the site's help desk why; they hold jobs for a reason. Other sites are not affected.",
+    ),
     "batch-job-cancelled": FailureKind(
-        Stage.BATCH_JOB, "The batch job was cancelled at the site.", "Ask who cancelled it; up again."
+        Stage.BATCH_JOB,
+        "The batch job was cancelled at the site, by your own account or without a name.",
+        "If it was not you (scancel, or siteannex down elsewhere), ask the help desk; else up again.",
+    ),
+    "batch-job-cancelled-by-other": FailureKind(
+        Stage.BATCH_JOB,
+        "Somebody else cancelled the batch job at the site: an administrator, or a coordinator of your account.",
+        "Ask them, or the site's help desk, before you bring it up again.",
+    ),
+    "batch-job-launch-failed": FailureKind(
+        Stage.BATCH_JOB,
+        "The node could not start the batch job: its prologue, its disk or its slurmd is broken.",
+        "Up again: Slurm may choose another node. When it fails twice, tell the help desk the node's name.",
+        retryable=True,
     ),
     "batch-job-timeout": FailureKind(
         Stage.BATCH_JOB, "The batch job reached its walltime.", "Ask for a longer --lifetime."
@@ -512,6 +530,13 @@ FAILURES: dict[str, FailureKind] = {
         Stage.READY,
         "HTCondor ended at the node before its time.",
         "siteannex logs NAME --file MasterLog; up again.",
+        retryable=True,
+    ),
+    "ep-vanished": FailureKind(
+        Stage.READY,
+        "The EP was ready, its batch job still runs, and the collector hears nothing of it: the node, its network or "
+        "HTCondor there is gone. Jobs that ran there start again elsewhere when their lease is over.",
+        "siteannex down NAME --now, then up again; when the network comes back the EP is READY by itself.",
         retryable=True,
     ),
     # DRAIN: on its way out

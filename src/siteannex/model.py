@@ -137,6 +137,8 @@ class BatchJob:
     """When it started, or when the scheduler projects it to start while it is pending."""
     end: datetime | None = None
     exit_code: str = ""
+    cancelled_by: str = ""
+    """Who cancelled it, where accounting says so: `root (uid 0)`, `uid 1234`, or `you`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +255,5 @@ class Witnesses:
     slots: tuple[Slot, ...] | None = None
     site_now: datetime | None = None
     """The site's own clock when it answered."""
+    complaint: str = ""
+    """What the batch system said instead of an answer, or beside a half one."""

@@ -7,12 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from siteannex.annex.events import AnnexState
-from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.events import AnnexState, QueueSeen
+from siteannex.annex.judge import judge
+from siteannex.annex.verdict import Confidence, Verdict
 from siteannex.errors import Evidence, Stage
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchJob, BatchState, Deadlines, PilotReport, PilotShape, Plan, Slot, Witnesses
-from siteannex.scheduler.slurm import HOPELESS_REASONS
+from siteannex.scheduler.reasons import HOPELESS_REASONS
 from tests.unit.samples import NOW, ago, job, plan, report, slot
 
 SUBMITTED = AnnexState(stage=Stage.SUBMIT, job_ids=("71",), submit_begun=True, submitted_at=ago(700))
@@ -74,9 +75,10 @@ TABLE = {
         "ep-not-seen",
         "the collector has no ad of it",
         reports=(report("AP_CONNECT", seconds_ago=181),),
+        batch=(job(start=ago(190)),),
     ),
     "pilot connected long ago and the collector was not asked": Row(
-        Stage.AP_CONNECT, reports=(report("AP_CONNECT", seconds_ago=181),), slots=None
+        Stage.AP_CONNECT, reports=(report("AP_CONNECT", seconds_ago=181),), slots=None, batch=(job(start=ago(190)),)
     ),
     "pilot reports a stage this version does not know": Row(Stage.EP_START, reports=(report("LUNCH"),)),
     "pilot reports a failure": Row(
@@ -135,7 +137,11 @@ TABLE = {
     "an empty answer of Slurm, its ad fresh": Row(Stage.READY, batch=(), slots=(slot(last_heard=ago(5)),)),
     "draining, by its ad alone": Row(Stage.DRAIN, batch=None, slots=(slot(draining=True),), state=WAS_READY),
     "stuck while it unpacks": Row(
-        Stage.EP_START, "ep-start-silent", "written nothing for", reports=(report("BATCH_JOB", seconds_ago=700),)
+        Stage.EP_START,
+        "ep-start-silent",
+        "written nothing for",
+        reports=(report("BATCH_JOB", seconds_ago=700),),
+        batch=(job(start=ago(710)),),
     ),
     "READY by its own report, then over walltime": Row(
         Stage.RELEASED, batch=(job(state=BatchState.TIMEOUT),), reports=(report("READY"),)
@@ -155,6 +161,124 @@ TABLE = {
     ),
     "Slurm no longer knows it, never seen": Row(Stage.BATCH_JOB, "batch-job-lost", "no longer knows job 71", batch=()),
     "Slurm no longer knows it, was ready": Row(Stage.RELEASED, says="no longer knows it", batch=(), state=WAS_READY),
+    "ready, its EP unheard too long, Slurm says it runs": Row(
+        Stage.READY,
+        "ep-vanished",
+        "Slurm says RUNNING on c1, and its EP was last heard 10 m ago",
+        batch=(job(start=ago(900)),),
+        slots=(slot(last_heard=ago(600)),),
+        state=WAS_READY,
+    ),
+    "ready by its report, its ad gone, Slurm says it runs": Row(
+        Stage.READY,
+        "ep-vanished",
+        "the collector has no ad of its EP any more",
+        batch=(job(start=ago(900)),),
+        reports=(report("READY", seconds_ago=800),),
+    ),
+    "held by an administrator": Row(
+        Stage.BATCH_JOB,
+        "pending-held",
+        "an administrator holds the job",
+        batch=(job(state=BatchState.PENDING, reason="JobHeldAdmin"),),
+    ),
+    "held by its user": Row(
+        Stage.BATCH_JOB,
+        says="at the site: scontrol release 71",
+        batch=(job(state=BatchState.PENDING, reason="JobHeldUser"),),
+    ),
+    "held after a launch that failed": Row(
+        Stage.BATCH_JOB,
+        "batch-job-launch-failed",
+        "could not launch job 71",
+        batch=(job(state=BatchState.PENDING, reason="launch failed requeued held"),),
+    ),
+    "requeued, what its earlier start said is over": Row(
+        Stage.BATCH_JOB,
+        says="PENDING, BeginTime; it was stopped by Slurm and waits to start again",
+        batch=(job(state=BatchState.PENDING, reason="BeginTime"),),
+        reports=(report("BATCH_JOB"), report("READY"), report("RELEASED", text="preempted")),
+        slots=(slot(),),
+        state=WAS_READY,
+    ),
+    "started again, nothing said yet": Row(
+        Stage.BATCH_JOB,
+        says="RUNNING on c1",
+        batch=(job(start=ago(3)),),
+        reports=(report("BATCH_JOB"), report("READY", seconds_ago=100), report("RELEASED", seconds_ago=90)),
+        slots=(slot(last_heard=ago(90)),),
+        state=SUBMITTED,
+    ),
+    "started again on another node after its first one died": Row(
+        Stage.BATCH_JOB,
+        says="RUNNING on c2",
+        batch=(job(start=ago(10), node="c2"),),
+        reports=(report("BATCH_JOB", seconds_ago=100), report("AP_CONNECT", seconds_ago=12)),
+    ),
+    "started again and failed before it was ready": Row(
+        Stage.EP_START,
+        "scratch-unusable",
+        batch=(job(start=ago(10)),),
+        reports=(
+            report("BATCH_JOB", seconds_ago=100),
+            report("READY", seconds_ago=90),
+            report("RELEASED", seconds_ago=80),
+            report("BATCH_JOB", seconds_ago=9),
+            report("EP_START", "scratch-unusable"),
+        ),
+    ),
+    "its first start failed, its second is ready": Row(
+        Stage.READY,
+        batch=(job(start=ago(10)),),
+        reports=(
+            report("BATCH_JOB", seconds_ago=100),
+            report("EP_START", "scratch-unusable", seconds_ago=99),
+            report("RELEASED", text="failed: scratch-unusable", seconds_ago=98),
+            report("BATCH_JOB", seconds_ago=9),
+            report("READY"),
+        ),
+        slots=(slot(),),
+    ),
+    "preempted after it was ready": Row(
+        Stage.RELEASED,
+        says="preempted: Slurm gave its node to other jobs",
+        batch=(job(state=BatchState.PREEMPTED),),
+        reports=(report("BATCH_JOB"), report("READY"), report("RELEASED", text="cancelled")),
+        state=WAS_READY,
+    ),
+    "cancelled by another after it was ready": Row(
+        Stage.RELEASED,
+        says="cancelled at the site by root (uid 0)",
+        batch=(job(state=BatchState.CANCELLED, cancelled_by="root (uid 0)"),),
+        reports=(report("BATCH_JOB"), report("READY"), report("RELEASED", text="cancelled")),
+        state=WAS_READY,
+    ),
+    "taken down after it was ready": Row(
+        Stage.RELEASED,
+        says="taken down",
+        batch=(job(state=BatchState.CANCELLED, cancelled_by="you"),),
+        reports=(report("BATCH_JOB"), report("READY"), report("RELEASED", text="cancelled")),
+        state=replace(WAS_READY, down=ago(30)),
+    ),
+    "cancelled by another before its EP was up": Row(
+        Stage.BATCH_JOB,
+        "batch-job-cancelled-by-other",
+        "cancelled by root (uid 0)",
+        batch=(job(state=BatchState.CANCELLED, cancelled_by="root (uid 0)"),),
+    ),
+    "cancelled by root in the second it started": Row(
+        Stage.BATCH_JOB,
+        "batch-job-launch-failed",
+        "could not launch batch job 71 on c1",
+        batch=(job(state=BatchState.CANCELLED, cancelled_by="root (uid 0)", start=ago(5), end=ago(5)),),
+    ),
+    "last heard of in the queue, nobody asked": Row(
+        Stage.BATCH_JOB,
+        says="PENDING, Priority (seen 12 m ago)",
+        batch=None,
+        slots=(),
+        state=replace(SUBMITTED, queue=(QueueSeen("71", "PENDING, Priority", ago(720)),)),
+    ),
     "state unknown to us": Row(Stage.BATCH_JOB, batch=(job(state=BatchState.UNKNOWN),)),
     "found in Slurm by name only": Row(Stage.BATCH_JOB, says="RUNNING", state=AnnexState(submit_begun=True)),
     "found at the collector by its id only": Row(
@@ -226,6 +350,58 @@ def test_whatever_code_a_pilot_reports_is_the_verdict_with_its_steps(code: str) 
     assert (verdict.failure.code, verdict.failure.stage) == (code, stage)
     assert verdict.failure.evidence[0].text == "what the pilot saw"
     assert "EP_START ok" in verdict.failure.evidence[1].text
+
+
+SURE = {
+    "all three say so": (Row(Stage.READY, slots=(slot(),), reports=(STARTED,)), Confidence.AGREED, ""),
+    "waiting, of which only Slurm can know": (Row(Stage.BATCH_JOB, batch=(PENDING,)), Confidence.AGREED, ""),
+    "the site was not asked": (
+        Row(Stage.READY, batch=None, reports=None, slots=(slot(),)),
+        Confidence.PARTIAL,
+        "the site was not asked",
+    ),
+    "Slurm gave no answer": (Row(Stage.READY, batch=None, slots=(slot(),)), Confidence.PARTIAL, "no answer"),
+    "the collector does not answer": (
+        Row(Stage.AP_CONNECT, reports=(STARTED,), slots=None),
+        Confidence.PARTIAL,
+        "the collector does not answer",
+    ),
+    "the pilot is silent": (Row(Stage.BATCH_JOB), Confidence.PARTIAL, "reported nothing yet"),
+    "Slurm runs it, the collector hears nothing": (
+        Row(Stage.READY, batch=(job(start=ago(900)),), slots=(slot(last_heard=ago(600)),), state=WAS_READY),
+        Confidence.DISPUTED,
+        "Slurm says RUNNING on c1, and the collector has not heard its EP for 10 m",
+    ),
+    "Slurm says it ended, its ad is fresh": (
+        Row(Stage.RELEASED, batch=(job(state=BatchState.TIMEOUT),), slots=(slot(),), state=WAS_READY),
+        Confidence.DISPUTED,
+        "an ad outlives its EP",
+    ),
+    "Slurm does not know it, its ad is fresh": (
+        Row(Stage.READY, batch=(), slots=(slot(),)),
+        Confidence.DISPUTED,
+        "the EP is believed",
+    ),
+    "requeued, its ad is fresh": (
+        Row(Stage.BATCH_JOB, batch=(PENDING,), slots=(slot(),), state=WAS_READY),
+        Confidence.DISPUTED,
+        "an EP of this job's earlier start",
+    ),
+    "the pilot has ended, Slurm not yet": (
+        Row(Stage.DRAIN, reports=(report("READY"), report("RELEASED", text="idle")), state=WAS_READY),
+        Confidence.DISPUTED,
+        "its pilot says it has ended (idle)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("row", "confidence", "doubt"), SURE.values(), ids=SURE.keys())
+def test_a_verdict_says_how_far_the_witnesses_bear_it_out(row: Row, confidence: Confidence, doubt: str) -> None:
+    verdict = judged(row)
+    assert verdict.stage is row.stage
+    assert (verdict.confidence, verdict.pilots[0].confidence) == (confidence, confidence)
+    assert doubt in verdict.doubt
+    assert bool(verdict.doubt) is (confidence is not Confidence.AGREED)
 
 
 def test_deadlines_can_be_longer_at_a_slow_site() -> None:

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.events import AnnexState
+from siteannex.annex.events import AnnexState, QueueSeen
 from siteannex.annex.judge import judge
+from siteannex.annex.verdict import Confidence
 from siteannex.errors import Stage
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchState, PilotShape, Plan, Witnesses
@@ -21,7 +22,7 @@ jobs = st.builds(
     lambda job_id, state, reason, node, start: job(job_id, state, reason=reason, node=node, start=start),
     ids,
     st.sampled_from(BatchState),
-    st.sampled_from(["", "Priority", "PartitionTimeLimit"]) | st.text(),
+    st.sampled_from(["", "Priority", "PartitionTimeLimit", "JobHeldAdmin", "JobHeldUser", "BeginTime"]) | st.text(),
     st.sampled_from(["", "c1"]),
     maybe_moments,
 )
@@ -51,6 +52,9 @@ states = st.builds(
     maybe_moments,
     begun=st.none() | st.sampled_from(Stage),
     job_ids=st.lists(ids, unique=True).map(tuple),
+    ready_ids=st.lists(ids, unique=True).map(tuple),
+    down=maybe_moments,
+    queue=st.lists(st.builds(QueueSeen, ids, st.sampled_from(["PENDING, Priority", "RUNNING"]), moments)).map(tuple),
     failure=st.none() | st.sampled_from(sorted(FAILURES)).map(lambda code: failure(code, "lab", "x")),
     ended=st.booleans(),
 )
@@ -66,6 +70,8 @@ witnesses = st.builds(
     st.none() | st.lists(jobs, max_size=3, unique_by=lambda each: each.job_id).map(tuple),
     st.none() | st.lists(reports, max_size=4).map(tuple),
     st.none() | st.lists(slots, max_size=4).map(tuple),
+    maybe_moments,
+    st.sampled_from(["", "slurm_load_jobs error: Socket timed out"]),
 )
 
 
@@ -114,3 +120,23 @@ def test_a_witness_that_was_not_asked_never_makes_a_pilot_lost(
     reported = {each.code for each in seen.reports or ()} | {each.failed_code for each in seen.slots or ()}
     if "batch-job-lost" not in reported and verdict.pilots:
         assert verdict.failure is None or verdict.failure.code != "batch-job-lost"
+
+
+@given(plans, states, witnesses, moments)
+def test_a_doubt_is_told_in_words_and_silence_is_never_agreement(
+    planned: Plan, state: AnnexState, seen: Witnesses, now: datetime
+) -> None:
+    for pilot in judge(planned, state, seen, now).pilots:
+        assert bool(pilot.doubt) is (pilot.confidence is not Confidence.AGREED)
+        if seen.batch is None or (seen.slots is None and pilot.stage is Stage.READY):
+            assert pilot.confidence is not Confidence.AGREED
+
+
+@given(plans, states, witnesses, moments)
+def test_a_job_that_waits_is_never_taken_for_an_ep(
+    planned: Plan, state: AnnexState, seen: Witnesses, now: datetime
+) -> None:
+    for pilot in judge(planned, state, seen, now).pilots:
+        if pilot.job is not None and pilot.job.state is BatchState.PENDING:
+            assert pilot.stage is Stage.BATCH_JOB
+            assert pilot.slots == ()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.model import BatchState
+from siteannex.scheduler.reasons import HOPELESS_REASONS
 from siteannex.scheduler.slurm import (
-    HOPELESS_REASONS,
     QueueAnswer,
     format_walltime,
     parse_moment,
@@ -146,6 +146,33 @@ def test_a_job_that_left_squeue_is_known_from_accounting() -> None:
     assert (job.state, job.state_text, job.exit_code) == (BatchState.CANCELLED, "CANCELLED by 1234", "0:15")
 
 
+@pytest.mark.parametrize(
+    ("line", "who"),
+    [
+        ("@user 1234 mary", "mary (uid 1234)"),
+        ("@user 1234", "you"),
+        ("@user 1234 ", "uid 1234"),
+        ("@user 99 mary", "uid 1234"),
+        ("@user 1234 mary; rm -rf /", "uid 1234"),
+        ("", "uid 1234"),
+    ],
+)
+def test_who_cancelled_a_job_is_told_by_name_where_the_site_knows_it(line: str, who: str) -> None:
+    [job] = answer("", sacct("CANCELLED by 1234") + "\n" + line).jobs or ()
+    assert job.cancelled_by == who
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "CANCELLED+", "CANCELLED by mary", "FAILED", "CANCELLED by "])
+def test_nobody_is_named_where_accounting_names_nobody(state: str) -> None:
+    [job] = answer("", sacct(state)).jobs or ()
+    assert job.cancelled_by == ""
+
+
+def test_an_end_that_both_know_keeps_the_reason_that_only_squeue_has() -> None:
+    [job] = answer(squeue("NODE_FAIL", reason="NodeDown"), sacct("NODE_FAIL", exit="1:0")).jobs or ()
+    assert (job.reason, job.exit_code) == ("NodeDown", "1:0")
+
+
 def test_an_empty_squeue_is_nothing_there() -> None:
     assert answer() == QueueAnswer(())
 
@@ -203,7 +230,26 @@ def test_two_pilots_are_two_jobs_in_the_order_of_their_ids() -> None:
 
 
 foreign = st.text(alphabet=st.sampled_from("@squeuacctokfailed |\n\r\x85\u20280123456789RUNING-_N/A")) | st.text()
-field = st.sampled_from(["71", "72", NAME, "RUNNING", "CANCELLED by 7", "N/A", "", "c1", "x y", "1700000000", "|"])
+field = st.sampled_from(
+    [
+        "71",
+        "72",
+        NAME,
+        "RUNNING",
+        "CANCELLED by 7",
+        "@user 7 x",
+        "N/A",
+        "UNLIMITED",
+        "INVALID",
+        "71_2",
+        "71;expanse",
+        "",
+        "c1",
+        "x y",
+        "1700000000",
+        "|",
+    ]
+)
 lines = st.lists(field, max_size=9).map("|".join) | foreign
 tags = st.sampled_from(["@squeue ok", "@squeue failed", "@sacct ok", "@sacct failed", "@sacct", "@squeue ok "])
 

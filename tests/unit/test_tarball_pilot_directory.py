@@ -52,6 +52,39 @@ def test_a_pilot_whose_sibling_never_left_a_mark_asks_slurm_whether_it_is_the_la
         assert ground.annex.exists() is not last
 
 
+STOPPED = "slurmstepd-c1: error: *** JOB 71 ON c1 CANCELLED AT 2026-11-29T12:00:00 DUE TO {} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("why", "restarts", "text", "stays"),
+    [
+        ("PREEMPTION", "1", "preempted", True),
+        ("JOB REQUEUE", "1", "requeued", True),
+        ("PREEMPTION", "0", "preempted", False),  # preempted for good
+        ("PREEMPTION", "slurm_load_jobs error", "preempted", False),
+        ("TIME LIMIT", "1", "walltime", False),
+        ("", "1", "cancelled", False),
+    ],
+)
+def test_a_pilot_that_slurm_stops_says_why_and_keeps_the_directory_where_it_starts_again(
+    tmp_path: Path, why: str, restarts: str, text: str, stays: bool
+) -> None:
+    ground = Ground(tmp_path, "/bin/sh")
+    with ground.listener:
+        output = ground.annex / "slurm-71.out"
+        output.write_text(STOPPED.format("JOB REQUEUE"))  # an earlier start's
+        pilot = ground.start()
+        ground.await_step("READY")
+        with output.open("a") as stream:
+            stream.write(STOPPED.format(why) if why else "")
+        ground.knob("squeue", restarts)
+        pilot.send_signal(signal.SIGTERM)
+        assert ground.end(pilot) == 0
+        assert ground.reports()[-1]["text"] == text
+        assert (ground.annex / "token").exists() is stays
+        assert (ground.annex / "pilots").exists() is False
+
+
 def test_htcondor_settings_of_the_login_do_not_reach_the_ep(ground: Ground) -> None:
     ground.environment = {"_CONDOR_COLLECTOR_HOST": "elsewhere", "_condor_START": "true", "_CONDOR_X": "two\nlines"}
     ground.knob("idle")

@@ -58,7 +58,8 @@ def test_a_watch_records_each_stage_once_and_ends_when_ready(world: World) -> No
     world.clock.on_sleep = lambda: world.wake() if len(world.clock.slept) > 5 else None
     verdict = watcher.until(lambda seen: seen.settled)
     assert verdict.stage is Stage.READY
-    assert [event.stage for event in annex.events()[before:]] == [Stage.BATCH_JOB, Stage.READY]
+    assert [event.stage for event in annex.events()[before:]] == [Stage.BATCH_JOB, Stage.BATCH_JOB, Stage.READY]
+    assert [each.text for each in annex.state().queue] == ["RUNNING on c1"]
     assert ("queue", "PENDING, Resources [0 s]") in world.view.lives
 
 

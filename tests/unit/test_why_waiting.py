@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.judge import PilotVerdict
+from siteannex.annex.verdict import PilotVerdict
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.errors import Stage
 from siteannex.model import BatchState, Plan
-from siteannex.scheduler.reasons import explain_reason
-from siteannex.scheduler.slurm import HOPELESS_REASONS
+from siteannex.scheduler.reasons import HOPELESS_REASONS, explain_reason
 from siteannex.scheduler.starts import Outlook, Standing, Trial, parse_walltime, read_outlook, starts_script
 from tests.unit.samples import NOW, job, plan, request
 

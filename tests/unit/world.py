@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex import down as taking_down
-from siteannex.annex.judge import Verdict
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.status import Row, take_status
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.up import Tools, up
+from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError, StageFailure
 from siteannex.model import EpSoftware, PilotReport, Request
 from siteannex.ports import Transport
@@ -53,7 +53,10 @@ class World:
         """One pilot starts and its EP joins."""
         name = (self.slurm.root / "jobs" / job_id).read_text(encoding="utf-8").split("|")[0]
         self.slurm.job(job_id, name, "RUNNING", node="c1")
-        self.pool.ads.append(slot(job_id, annex_id=name, total_gpus=4, total_cpus=16, total_memory_mib=65536))
+        heard = self.clock.now()
+        self.pool.ads.append(
+            slot(job_id, annex_id=name, total_gpus=4, total_cpus=16, total_memory_mib=65536, last_heard=heard)
+        )
 
     def up(
         self, asked: Request | None = None, *, wait: bool = True, user: str | None = None
@@ -71,6 +74,10 @@ class World:
         """`siteannex status --all`."""
         access = SlurmSite(self.site, self.transport) if remote else None
         return take_status(self.store.annexes(), self.store, self.pool, self.clock.now(), lambda _: access)
+
+    def access(self) -> SlurmSite:
+        """The site over this world's connection."""
+        return SlurmSite(self.site, self.transport)
 
     def latest(self) -> Annex:
         """The newest annex."""

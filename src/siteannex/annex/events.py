@@ -58,6 +58,23 @@ def from_line(line: str) -> Event | None:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """What the queue said of one batch job when it was last asked."""
+
+    job_id: str
+    text: str
+    """`PENDING, Priority`."""
+    at: datetime
+    start: datetime | None = None
+    """Slurm's projection then."""
+
+    @property
+    def waits(self) -> bool:
+        """True when it was pending then."""
+        return self.text.startswith("PENDING")
+
+
+@dataclass(frozen=True, slots=True)
 class AnnexState:
     """What the events of one annex add up to."""
 
@@ -81,6 +98,10 @@ class AnnexState:
     bytes_sent: int = 0
     login: str = ""
     """Who was logged in where: later commands use the same account."""
+    down: datetime | None = None
+    """When somebody began to take it down."""
+    queue: tuple[QueueSeen, ...] = ()
+    """What the queue last said of each batch job that waited or started then."""
 
 
 def fold(events: Iterable[Event]) -> AnnexState:
@@ -99,6 +120,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             begun=event.stage,
             submit_begun=state.submit_begun or event.stage is Stage.SUBMIT,
             submitted_at=state.submitted_at or (event.at if event.stage is Stage.SUBMIT else None),
+            down=event.at if event.stage is Stage.DRAIN else state.down,
             join=str(data.get("join", state.join)),
             collector=str(data.get("collector", state.collector)),
         )
@@ -111,6 +133,10 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             ended=state.ended or bool(data.get("ended", False)),
         )
     ids, ready, sent = data.get("job_ids"), data.get("ready"), data.get("bytes_sent")
+    restarted = _union((), data.get("restarted"))
+    if restarted:  # a new start of the same batch job: that its EP was ready once says nothing of this start
+        left = tuple(job_id for job_id in state.ready_ids if job_id not in restarted)
+        state = replace(state, ready_ids=left, ready_at=state.ready_at if left else None)
     return replace(
         state,
         stage=event.stage,
@@ -124,11 +150,30 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
         end_text=str(data.get("text", "")) if event.stage is Stage.RELEASED else state.end_text,
         bytes_sent=state.bytes_sent + (sent if isinstance(sent, int) else 0),
         login=str(data.get("login", state.login)),
+        queue=_queue(state.queue, event),
     )
 
 
 def _union(known: tuple[str, ...], new: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *(map(str, new) if isinstance(new, list) else ()))))
+
+
+def _queue(known: tuple[QueueSeen, ...], event: Event) -> tuple[QueueSeen, ...]:
+    seen = event.data.get("queue")
+    new = {
+        str(each["job_id"]): QueueSeen(str(each["job_id"]), str(each["text"]), event.at, _moment(each.get("start")))
+        for each in (seen if isinstance(seen, list) else [])
+        if isinstance(each, dict) and "job_id" in each and "text" in each
+    }
+    return tuple(({each.job_id: each for each in known} | new).values())
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
 
 
 def failure_to_data(failure: StageFailure) -> dict[str, Any]:

@@ -7,61 +7,26 @@ EP's ad stays in the collector for a while.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 
+from siteannex.annex.accord import accord
+from siteannex.annex.ends import ended, released
 from siteannex.annex.events import AnnexState
+from siteannex.annex.seen import PilotSeen, see
+from siteannex.annex.verdict import PilotVerdict, Verdict
 from siteannex.errors import Evidence, Stage, StageFailure
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchJob, BatchState, Deadlines, PilotReport, Plan, Slot, Witnesses
-from siteannex.scheduler.slurm import HOPELESS_REASONS
+from siteannex.scheduler.reasons import explain_reason, queue_text
 from siteannex.units import format_duration, format_memory, seconds_between
-
-
-@dataclass(frozen=True, slots=True)
-class PilotVerdict:
-    """Where one pilot is. `failure` is set when it will not come up, or came up wrong."""
-
-    job_id: str
-    stage: Stage
-    text: str
-    failure: StageFailure | None = None
-    job: BatchJob | None = None
-    slots: tuple[Slot, ...] = ()
-
-    @property
-    def over(self) -> bool:
-        """True when this pilot can no longer run anything."""
-        return self.stage is Stage.RELEASED
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Where the whole annex is: its most advanced living pilot decides."""
-
-    stage: Stage
-    text: str
-    pilots: tuple[PilotVerdict, ...]
-    failure: StageFailure | None = None
-
-    @property
-    def ready(self) -> int:
-        """Pilots whose EP is up and right."""
-        return sum(pilot.stage is Stage.READY for pilot in self.pilots)
-
-    @property
-    def settled(self) -> bool:
-        """True when waiting longer brings nothing new: all ready, or failed, or over."""
-        return bool(self.pilots) and all(
-            pilot.stage in (Stage.READY, Stage.DRAIN, Stage.RELEASED) or pilot.failure for pilot in self.pilots
-        )
 
 
 def judge(plan: Plan, state: AnnexState, witnesses: Witnesses, now: datetime) -> Verdict:
     """Say where the annex is and, when witnesses disagree, what that means. Shapes: one PilotVerdict a job id."""
-    known = {job.job_id: job for job in witnesses.batch or ()}
-    ids = tuple(dict.fromkeys((*state.job_ids, *known, *(slot.batch_job_id for slot in witnesses.slots or ()))))
-    pilots = tuple(_judge_pilot(job_id, known.get(job_id), plan, state, witnesses, now) for job_id in ids)
+    found = (job.job_id for job in witnesses.batch or ())
+    ids = tuple(dict.fromkeys((*state.job_ids, *found, *(slot.batch_job_id for slot in witnesses.slots or ()))))
+    pilots = tuple(_judge_pilot(job_id, plan, state, witnesses, now) for job_id in ids)
     if not pilots:
         return _without_pilots(state)
     return _whole(plan, state, pilots)
@@ -82,63 +47,62 @@ def _whole(plan: Plan, state: AnnexState, pilots: tuple[PilotVerdict, ...]) -> V
     living = [pilot for pilot in healthy if not pilot.over]
     if living:
         lead = max(living, key=lambda pilot: pilot.stage.order)
-        ready = sum(pilot.stage is Stage.READY for pilot in living)
+        ready = sum(pilot.ready for pilot in living)
         text = lead.text if plan.pilots == 1 else f"{ready} of {plan.pilots} pilots ready; {lead.text}"
-        return Verdict(lead.stage, text, pilots)
+        return _by(lead, Verdict(lead.stage, text, pilots))
     failed = [pilot for pilot in pilots if pilot.failure is not None]
     costly = [pilot for pilot in failed if pilot.job is not None and pilot.job.state.living]
     told = next(iter(costly or (() if state.ready_ids else failed)), None)
     if told is not None:  # also after READY, while it holds an allocation: it is not over
-        return Verdict(told.stage, told.text, pilots, told.failure)
+        return _by(told, Verdict(told.stage, told.text, pilots, told.failure))
     last = failed[0] if failed else healthy[-1]
-    return Verdict(Stage.RELEASED, last.text, pilots)
+    return _by(last, Verdict(Stage.RELEASED, last.text, pilots))
 
 
-def _judge_pilot(
-    job_id: str,
-    job: BatchJob | None,
-    plan: Plan,
-    state: AnnexState,
-    witnesses: Witnesses,
-    now: datetime,
-) -> PilotVerdict:
-    limits = plan.deadlines
-    ads = tuple(slot for slot in witnesses.slots or () if slot.batch_job_id == job_id)
-    slots = tuple(slot for slot in ads if not slot.failed_code)
-    reports = [report for report in witnesses.reports or () if report.job_id == job_id]
-    bad = next((report for report in reports if report.code != "ok" and report.code in FAILURES), None)
-    last = reports[-1] if reports else None
-    ever_ready = job_id in state.ready_ids or any(report.stage == Stage.READY for report in reports)
-    site, there = plan.request.site, witnesses.site_now or now
-    if bad is not None:
-        return _failed(job_id, _reported(bad, reports, site), job)
-    if (sign := next((ad for ad in ads if ad.failed_code in FAILURES), None)) is not None:
-        return _failed(job_id, _advertised(sign, site), job)
-    if last is not None and last.stage == Stage.RELEASED:
-        return _released(job_id, job, last, site, ever_ready=ever_ready)
+def _by(pilot: PilotVerdict, verdict: Verdict) -> Verdict:
+    return replace(verdict, confidence=pilot.confidence, doubt=pilot.doubt)
+
+
+def _judge_pilot(job_id: str, plan: Plan, state: AnnexState, witnesses: Witnesses, now: datetime) -> PilotVerdict:
+    seen = see(job_id, state, witnesses, now)
+    there = witnesses.site_now or now
+    confidence, doubt = accord(seen, plan.deadlines)
+    return replace(_where(seen, plan, state, now, there), confidence=confidence, doubt=doubt)
+
+
+def _where(seen: PilotSeen, plan: Plan, state: AnnexState, now: datetime, there: datetime) -> PilotVerdict:
+    """The witnesses in the order in which they are believed. `there`: the site's clock, for the site's times."""
+    job, site, limits = seen.job, plan.request.site, plan.deadlines
+    stale = bool(seen.slots) and seen.unheard_s > limits.unheard_s
+    if seen.bad is not None:
+        return _failed(seen.job_id, _reported(seen.bad, seen.reports, site), job)
+    if seen.failed_ad is not None:
+        return _failed(seen.job_id, _advertised(seen.failed_ad, site), job)
+    if seen.last is not None and seen.last.stage == Stage.RELEASED:
+        return released(seen, state, site)
     if job is not None and job.state.ended:
-        return _ended(job, site, ever_ready=ever_ready)
-    unheard = _unheard_s(slots, now)
-    if job is None and witnesses.batch is not None and (not slots or unheard > limits.unheard_s):
-        return _unknown_to_slurm(job_id, state, now, site, limits, ever_ready=ever_ready)
-    if slots and unheard > limits.unheard_s:
-        text = f"not heard since {format_duration(unheard)}: the node may be gone (status --remote asks Slurm)"
-        return PilotVerdict(job_id, Stage.DRAIN, text, None, job, slots)
-    if slots:
-        draining = any(slot.draining for slot in slots) or (last is not None and last.stage == Stage.DRAIN)
-        return _joined(job_id, job, slots, plan, draining=draining)
+        return ended(seen, state, site)
+    if job is None and seen.slurm_asked and (not seen.slots or stale):
+        return _unknown_to_slurm(seen, state, now, site, limits)
+    if stale:
+        return _unheard(seen, site)
+    if seen.slots:
+        draining = any(slot.draining for slot in seen.slots) or (
+            seen.last is not None and seen.last.stage == Stage.DRAIN
+        )
+        return _joined(seen.job_id, job, seen.slots, plan, draining=draining)
     if job is None:
-        return _unseen(job_id, state, now, plan)
+        return _unseen(seen, state, now, plan)
     if job.state is BatchState.PENDING:
-        return _pending(job, site)
-    return _starting(job, last, site, there, limits, asked=witnesses.slots is not None)
+        return _pending(job, site, restarted=seen.restarted)
+    return _starting(seen, job, site, there, limits)
 
 
 def _failed(job_id: str, what: StageFailure, job: BatchJob | None) -> PilotVerdict:
     return PilotVerdict(job_id, what.stage, what.summary, what, job)
 
 
-def _reported(bad: PilotReport, reports: list[PilotReport], site: str) -> StageFailure:
+def _reported(bad: PilotReport, reports: tuple[PilotReport, ...], site: str) -> StageFailure:
     node = bad.node or "the node"
     return failure(
         bad.code,
@@ -158,64 +122,49 @@ def _advertised(ad: Slot, site: str) -> StageFailure:
     return failure(ad.failed_code, site, summary, evidence=[seen])
 
 
-def _steps(reports: list[PilotReport], until: PilotReport) -> str:
+def _steps(reports: tuple[PilotReport, ...], until: PilotReport) -> str:
     done = reports[: reports.index(until)]
     return "\n".join(f"{report.at:%H:%M:%S} {report.stage} {report.code} {report.text}" for report in done)
 
 
-_ENDINGS = {
-    BatchState.CANCELLED: "batch-job-cancelled",
-    BatchState.TIMEOUT: "batch-job-timeout",
-    BatchState.NODE_FAIL: "batch-job-node-failed",
-    BatchState.OUT_OF_MEMORY: "batch-job-out-of-memory",
-    BatchState.PREEMPTED: "batch-job-preempted",
-}
-
-
-def _released(job_id: str, job: BatchJob | None, last: PilotReport, site: str, *, ever_ready: bool) -> PilotVerdict:
-    """The pilot says it is over. While Slurm still holds its allocation it is not."""
-    text = last.text or "ended"
-    if job is not None and job.state.living:
-        return PilotVerdict(job_id, Stage.DRAIN, f"ending: {text}", None, job)
-    if ever_ready:
-        return PilotVerdict(job_id, Stage.RELEASED, text, None, job)
-    summary = f"the pilot ended before its EP was ready: {text}"
-    seen = [Evidence(f"pilot {job_id} on {last.node}, {last.at.isoformat()}", text)]
-    return _failed(job_id, failure("batch-job-cancelled", site, summary, evidence=seen), job)
-
-
-def _ended(job: BatchJob, site: str, *, ever_ready: bool) -> PilotVerdict:
-    words = f"{job.state_text or job.state}, exit {job.exit_code or 'unknown'}, node {job.node or 'none'}"
-    if ever_ready or job.state is BatchState.COMPLETED:
-        return PilotVerdict(job.job_id, Stage.RELEASED, f"batch job {job.job_id} ended: {words}", None, job)
-    what = failure(
-        _ENDINGS.get(job.state, "batch-job-failed"),
-        site,
-        f"batch job {job.job_id} ended before its EP was up",
-        evidence=[Evidence(f"Slurm, job {job.job_id}", words + (f", reason {job.reason}" if job.reason else ""))],
-    )
-    return _failed(job.job_id, what, job)
-
-
-def _unheard_s(slots: tuple[Slot, ...], now: datetime) -> float:
-    heard = [slot.last_heard for slot in slots if slot.last_heard is not None]
-    return seconds_between(max(heard), now) if heard else 0.0
-
-
-def _unknown_to_slurm(
-    job_id: str, state: AnnexState, now: datetime, site: str, limits: Deadlines, *, ever_ready: bool
-) -> PilotVerdict:
+def _unknown_to_slurm(seen: PilotSeen, state: AnnexState, now: datetime, site: str, limits: Deadlines) -> PilotVerdict:
+    job_id = seen.job_id
     if state.submitted_at is not None and seconds_between(state.submitted_at, now) < limits.lost_s:
         return PilotVerdict(job_id, Stage.BATCH_JOB, f"job {job_id} submitted; Slurm does not show it yet")
-    if ever_ready:
-        return PilotVerdict(job_id, Stage.RELEASED, f"batch job {job_id} ended; Slurm no longer knows it")
-    what = failure(
-        "batch-job-lost",
-        site,
-        f"Slurm no longer knows job {job_id} and its EP was never seen",
-        evidence=[Evidence("squeue and sacct", f"no line for job {job_id}")],
-    )
-    return _failed(job_id, what, None)
+    if seen.ever_ready:
+        why = "taken down" if state.down is not None else "Slurm no longer knows it"
+        return PilotVerdict(job_id, Stage.RELEASED, f"batch job {job_id} ended; {why}")
+    evidence = [Evidence("squeue and sacct", f"no line for job {job_id}")]
+    if seen.complaint:
+        evidence.append(Evidence.tail("Slurm", seen.complaint))
+    if (last := seen.last) is not None:
+        evidence.append(Evidence(f"pilot {job_id}, its last line", f"{last.stage} {last.code} {last.text}"))
+    summary = f"Slurm no longer knows job {job_id} and its EP was never seen"
+    return _failed(job_id, failure("batch-job-lost", site, summary, evidence=evidence), None)
+
+
+def _unheard(seen: PilotSeen, site: str) -> PilotVerdict:
+    """Its ad is older than an EP's that lives. Only with Slurm's word that the job still runs is that a failure."""
+    job, since = seen.job, format_duration(seen.unheard_s)
+    if job is None:
+        text = f"not heard since {since}: the node may be gone (status --remote asks Slurm)"
+        return PilotVerdict(seen.job_id, Stage.DRAIN, text, None, None, seen.slots)
+    return _vanished(seen, job, site, f"its EP was last heard {since} ago", seen.slots)
+
+
+def _vanished(seen: PilotSeen, job: BatchJob, site: str, words: str, slots: tuple[Slot, ...] = ()) -> PilotVerdict:
+    where = f"Slurm says RUNNING on {job.node or 'its node'}"
+    evidence = [Evidence(f"squeue, job {job.job_id}", f"{job.state_text or job.state} on {job.node}")]
+    evidence.append(Evidence("collector", f"last heard: {_stamps(slots)}" if slots else "no ad of it"))
+    if (last := seen.last) is not None:
+        evidence.append(Evidence(f"pilot {job.job_id}, its last line", f"{last.stage} {last.code} {last.text}"))
+    what = failure("ep-vanished", site, f"{where}, and {words}", evidence=evidence)
+    return PilotVerdict(job.job_id, what.stage, what.summary, what, job, slots)
+
+
+def _stamps(slots: tuple[Slot, ...]) -> str:
+    heard = max(slot.last_heard for slot in slots if slot.last_heard is not None)
+    return f"{slots[0].name} {heard.astimezone():%H:%M:%S}"
 
 
 def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Plan, *, draining: bool) -> PilotVerdict:
@@ -238,36 +187,55 @@ def _joined(job_id: str, job: BatchJob | None, slots: tuple[Slot, ...], plan: Pl
     return PilotVerdict(job_id, Stage.EP_CONFIG, what.summary, what, job, slots)
 
 
-def _unseen(job_id: str, state: AnnexState, now: datetime, plan: Plan) -> PilotVerdict:
-    """Neither Slurm was asked nor an ad is there: say what the events said, no more."""
+def _unseen(seen: PilotSeen, state: AnnexState, now: datetime, plan: Plan) -> PilotVerdict:
+    """Slurm was not asked or gave no answer, and no ad is there: say what the events said, no more."""
+    job_id = seen.job_id
     since = state.ready_at if job_id in state.ready_ids else None
     start = since or state.submitted_at
     longest_s = plan.walltime_s if since else plan.walltime_s + plan.deadlines.queue_s
     if start is not None and seconds_between(start, now) > longest_s:
         return PilotVerdict(job_id, Stage.RELEASED, "walltime is over")
+    asked = f"Slurm gives no answer ({_first_line(seen.complaint)})" if seen.complaint else ""
     if since is not None:
-        return PilotVerdict(job_id, Stage.DRAIN, "its EP has left the collector (status --remote says why)")
-    text = f"job {job_id} submitted; its EP is not seen yet (status --remote asks Slurm)"
-    return PilotVerdict(job_id, Stage.BATCH_JOB, text)
+        text = "its EP has left the collector"
+        return PilotVerdict(job_id, Stage.DRAIN, f"{text}; {asked}" if asked else f"{text} (status --remote says why)")
+    remembered = next((each for each in state.queue if each.job_id == job_id), None)
+    if remembered is not None:
+        ago = format_duration(seconds_between(remembered.at, now))
+        text = f"{remembered.text} (seen {ago} ago)" + (f"; {asked}" if asked else "")
+        return PilotVerdict(job_id, Stage.BATCH_JOB, text, remembered=remembered)
+    text = f"job {job_id} submitted; its EP is not seen yet"
+    return PilotVerdict(
+        job_id, Stage.BATCH_JOB, f"{text}; {asked}" if asked else f"{text} (status --remote asks Slurm)"
+    )
 
 
-def _pending(job: BatchJob, site: str) -> PilotVerdict:
-    if job.reason in HOPELESS_REASONS:
-        what = failure(
-            "pending-forever",
-            site,
-            f"job {job.job_id} can never start: {HOPELESS_REASONS[job.reason]}",
-            evidence=[Evidence(f"squeue, job {job.job_id}", f"PENDING, reason {job.reason}")],
-        )
-        return _failed(job.job_id, what, job)
-    return PilotVerdict(job.job_id, Stage.BATCH_JOB, f"PENDING, {job.reason or 'no reason given yet'}", None, job)
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _starting(
-    job: BatchJob, last: PilotReport | None, site: str, now: datetime, limits: Deadlines, *, asked: bool
-) -> PilotVerdict:
-    running_s = seconds_between(job.start, now) if job.start else 0.0
-    where = f"RUNNING on {job.node}" if job.node else "RUNNING"
+def _pending(job: BatchJob, site: str, *, restarted: bool) -> PilotVerdict:
+    reason = explain_reason(job.reason)
+    held = reason.held or ("admin" if "HOLD" in job.state_text or "SPECIAL_EXIT" in job.state_text else "")
+    seen = [Evidence(f"squeue, job {job.job_id}", f"{job.state_text or job.state}, reason {job.reason or 'none'}")]
+    again = "was stopped by Slurm and waits to start again under the same id" if restarted else ""
+    if held == "launch":
+        summary = f"Slurm could not launch job {job.job_id} on its node and holds it"
+        return _failed(job.job_id, failure("batch-job-launch-failed", site, summary, evidence=seen), job)
+    if held == "admin":
+        summary = f"job {job.job_id} is held: {reason.text if reason.held else 'only an administrator can release it'}"
+        return _failed(job.job_id, failure("pending-held", site, summary, evidence=seen), job)
+    if reason.hopeless and held != "user":
+        summary = f"job {job.job_id} can never start: {reason.text}"
+        return _failed(job.job_id, failure("pending-forever", site, summary, evidence=seen), job)
+    release = reason.todo.replace("JOB", job.job_id)
+    text = queue_text(job) + (f": {reason.text} ({release})" if held == "user" else "")
+    return PilotVerdict(job.job_id, Stage.BATCH_JOB, f"{text}; it {again}" if again else text, None, job)
+
+
+def _starting(seen: PilotSeen, job: BatchJob, site: str, there: datetime, limits: Deadlines) -> PilotVerdict:
+    running_s = seconds_between(job.start, there) if job.start else 0.0
+    where, last = f"RUNNING on {job.node}" if job.node else "RUNNING", seen.last
     if last is None:
         if running_s <= limits.ep_start_s:
             return PilotVerdict(job.job_id, Stage.BATCH_JOB, where, None, job)
@@ -275,8 +243,10 @@ def _starting(
         what = failure("ep-start-silent", site, summary, evidence=[Evidence("squeue", where)])
         return _failed(job.job_id, what, job)
     stage = _stage_of(last)
-    waited_s = seconds_between(last.at, now)
-    if stage.order >= Stage.AP_CONNECT.order and asked and waited_s > limits.join_s:
+    waited_s = seconds_between(last.at, there)
+    if stage.order >= Stage.AP_CONNECT.order and seen.collector_asked and waited_s > limits.join_s:
+        if seen.ever_ready:
+            return _vanished(seen, job, site, "the collector has no ad of its EP any more")
         what = failure(
             "ep-not-seen",
             site,
@@ -287,8 +257,8 @@ def _starting(
         return _failed(job.job_id, what, job)
     if stage.order < Stage.AP_CONNECT.order and waited_s > limits.step_s:
         summary = f"job {job.job_id} is {where} and its pilot has written nothing for {format_duration(waited_s)}"
-        seen = [Evidence(f"pilot {job.job_id}, its last line", f"{last.stage} {last.code} {last.text}")]
-        return _failed(job.job_id, failure("ep-start-silent", site, summary, evidence=seen), job)
+        evidence = [Evidence(f"pilot {job.job_id}, its last line", f"{last.stage} {last.code} {last.text}")]
+        return _failed(job.job_id, failure("ep-start-silent", site, summary, evidence=evidence), job)
     shown, doing = _UNDER_WAY.get(stage, _UNDER_WAY[Stage.AP_CONNECT])
     return PilotVerdict(job.job_id, shown, doing.format(node=job.node or "the node"), None, job)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from siteannex.annex.events import AnnexState, What, failure_to_data
-from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.events import AnnexState, QueueSeen, What, failure_to_data
+from siteannex.annex.judge import judge
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
+from siteannex.annex.verdict import Confidence, Verdict
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses
@@ -36,10 +37,10 @@ class Row:
 
     @property
     def stage_text(self) -> str:
-        """The stage as the table shows it: QUEUE while pending, FAILED when it failed."""
+        """The stage as the table shows it: QUEUE while pending (or when last heard of), FAILED when it failed."""
         if self.verdict.failure is not None:
             return "FAILED"
-        return "QUEUE" if self.pending else str(self.verdict.stage)
+        return "QUEUE" if self.pending or self.remembered else str(self.verdict.stage)
 
     @property
     def jobs(self) -> list[BatchJob]:
@@ -51,6 +52,13 @@ class Row:
         """True when Slurm was asked and every living pilot waits."""
         living = [job for job in self.jobs if job.state.living]
         return bool(living) and all(job.state is BatchState.PENDING for job in living)
+
+    @property
+    def remembered(self) -> list[QueueSeen]:
+        """What the queue said of the living pilots when it was last asked; empty when one of them is known better."""
+        living = [pilot for pilot in self.verdict.pilots if not pilot.over]
+        seen = [pilot.remembered for pilot in living if pilot.remembered is not None and pilot.remembered.waits]
+        return seen if len(seen) == len(living) else []
 
 
 def take_status(
@@ -90,14 +98,14 @@ def _row(
         adopt(annex, witnesses)
     state = annex.state()
     verdict = judge(annex.plan, state, witnesses, now)
-    ready = [pilot.job_id for pilot in verdict.pilots if pilot.stage is Stage.READY]
+    ready = [pilot.job_id for pilot in verdict.pilots if pilot.ready]
     if not state.ended and not set(ready) <= set(state.ready_ids):
         annex.record(Stage.READY, What.SEEN, text=verdict.text, ready=ready)
     if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex.name):
         verdict = replace(verdict, text="a siteannex command is at work on it")
     if witnesses.batch is None and not verdict.ready and _still_believed(state) and not store.busy(annex.name):
         assert state.failure is not None
-        verdict = Verdict(state.failure.stage, state.failure.summary, verdict.pilots, state.failure)
+        verdict = replace(verdict, stage=state.failure.stage, text=state.failure.summary, failure=state.failure)
     if state.ended:
         stage = state.failure.stage if state.failure else Stage.RELEASED
         text = state.failure.summary if state.failure else state.end_text
@@ -165,7 +173,8 @@ def _pilots_text(row: Row) -> str:
         elif pilot.job is not None:
             word = pilot.job.state.lower()
         else:
-            word = "running" if pilot.slots else "submitted"
+            waited = pilot.remembered is not None and pilot.remembered.waits
+            word = "running" if pilot.slots else "pending" if waited else "submitted"
         words[word] = words.get(word, 0) + 1
     return ", ".join(f"{count} {word}" for word, count in words.items())
 
@@ -188,9 +197,18 @@ def _next_text(row: Row, now: datetime) -> str:
         return f"starts about {format_when(min(starts), now)}" + (f", {reasons}" if reasons else "")
     if row.pending:
         return f"waits, {reasons or 'no reason given yet'}"
+    if row.remembered:
+        return _remembered_text(row.remembered[0], now)
     if row.verdict.stage is Stage.READY and row.ends_at:
         return f"until {row.ends_at.astimezone():%H:%M}"
     return row.verdict.text if row.verdict.stage in (Stage.DRAIN, Stage.RELEASED) else "not ready yet"
+
+
+def _remembered_text(seen: QueueSeen, now: datetime) -> str:
+    ago = f"seen {format_duration((now - seen.at).total_seconds())} ago"
+    if seen.start is not None and seen.start > now:
+        return f"starts about {format_when(seen.start, now)}; {seen.text} ({ago})"
+    return f"{seen.text} ({ago})"
 
 
 def advice(rows: Sequence[Row]) -> list[str]:
@@ -201,6 +219,8 @@ def advice(rows: Sequence[Row]) -> list[str]:
             lines.append(f"{row.annex.name}: {row.verdict.failure.summary}. siteannex why {row.annex.name}")
         elif row.verdict.stage not in (Stage.READY, Stage.RELEASED):
             lines.append(f"{row.annex.name}: {row.verdict.text}")
+        if row.verdict.confidence is Confidence.DISPUTED:
+            lines.append(f"{row.annex.name}: witnesses disagree: {row.verdict.doubt}")
         if row.trouble:
             lines.append(f"{row.annex.name}: {row.trouble}")
         if row.counts.held:
@@ -217,6 +237,8 @@ def as_data(row: Row) -> dict[str, Any]:
         "site": plan.request.site,
         "stage": str(row.verdict.stage),
         "text": row.verdict.text,
+        "confidence": str(row.verdict.confidence),
+        "doubt": row.verdict.doubt,
         "failure": failure_to_data(row.verdict.failure) if row.verdict.failure else None,
         "partition": plan.partition,
         "ends_at": row.ends_at.isoformat() if row.ends_at else None,
@@ -226,16 +248,28 @@ def as_data(row: Row) -> dict[str, Any]:
                 "job_id": pilot.job_id,
                 "stage": str(pilot.stage),
                 "text": pilot.text,
+                "confidence": str(pilot.confidence),
+                "doubt": pilot.doubt,
                 "failure": failure_to_data(pilot.failure) if pilot.failure else None,
                 "state": str(pilot.job.state) if pilot.job else None,
                 "reason": pilot.job.reason if pilot.job else None,
                 "node": pilot.job.node if pilot.job else None,
                 "start": pilot.job.start.isoformat() if pilot.job and pilot.job.start else None,
+                "cancelled_by": pilot.job.cancelled_by if pilot.job else None,
+                "queue_seen": _queue_data(pilot.remembered) if pilot.remembered else None,
                 "slots": [_slot_data(slot) for slot in pilot.slots],
             }
             for pilot in row.verdict.pilots
         ],
         "trouble": row.trouble,
+    }
+
+
+def _queue_data(seen: QueueSeen) -> dict[str, Any]:
+    return {
+        "text": seen.text,
+        "at": seen.at.isoformat(),
+        "start": seen.start.isoformat() if seen.start else None,
     }
 
 
@@ -268,6 +302,9 @@ def detail_lines(row: Row, now: datetime) -> list[str]:
         lines.append(
             f"job {pilot.job_id} in {row.annex.plan.partition}: {pilot.stage}, {pilot.text}; Slurm: {slurm}{times}"
         )
+        sure = f"witnesses disagree: {pilot.doubt}" if pilot.confidence is Confidence.DISPUTED else pilot.doubt
+        if sure and row.verdict.doubt != pilot.doubt:
+            lines.append(f"  {sure}")
     for slot in row.slots:
         gpus = f", {slot.gpus} GPU {slot.gpu_model}".rstrip() if slot.gpus else ""
         job_text = f", job {slot.job}" if slot.job else ""

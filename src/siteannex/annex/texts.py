@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from siteannex.annex.judge import Verdict
 from siteannex.annex.store import Annex
+from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError
 from siteannex.model import BatchState, Plan
 from siteannex.ports import Pool

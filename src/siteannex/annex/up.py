@@ -9,12 +9,13 @@ from datetime import date
 from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import Target, end_now
 from siteannex.annex.events import What
-from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.judge import judge
 from siteannex.annex.packing import check_versions
 from siteannex.annex.plan import differences, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.texts import ceiling_text, plan_text, ready_text, spent_text
+from siteannex.annex.verdict import Verdict
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import fail, failure
@@ -79,7 +80,7 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         annex.record(Stage.RELEASED, What.DONE, text="interrupted before anything was submitted")
         return None, None
     access = None
-    if annex.state().job_ids and (verdict := _look(annex, None, tools)).stage is not Stage.READY:
+    if annex.state().job_ids and not (verdict := _look(annex, None, tools)).ready:
         access = _connect(annex, site, tools)
         verdict = _look(annex, access, tools)
         if verdict.stage is Stage.RELEASED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from siteannex.annex.judge import PilotVerdict
+from siteannex.annex.verdict import PilotVerdict
 from siteannex.annex.why_words import up_command
 from siteannex.model import Plan
 from siteannex.scheduler.reasons import Reason, explain_reason
@@ -51,6 +51,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
     standing = next((each for each in outlook.standings if each.job_id == pilot.job_id), Standing(pilot.job_id))
     word = pilot.job.reason or standing.reason
     reason = _with_limit(explain_reason(word), word, plan, standing, outlook)
+    reason = replace(reason, todo=reason.todo.replace("JOB", pilot.job_id))
     start = pilot.job.start or standing.start
     limit_s = outlook.walltimes.get(plan.partition)
     if word == "PartitionTimeLimit" and limit_s is not None:
@@ -61,7 +62,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
     expected = None if reason.hopeless else start
     until = f"Slurm projects its start at {format_when(expected, now)}" if expected else "Slurm projects no start yet"
     ahead = _ahead(standing, plan) if not reason.hopeless and word in ("", "None", "Priority", "Resources") else ""
-    can = "it can never start: " if reason.hopeless else ""
+    can = "it can never start: " if reason.hopeless and not reason.held else ""
     so = (
         f"job {pilot.job_id} is PENDING, {word or 'no reason'}: {can}{reason.text}.",
         *(f"{text}." for text in (() if reason.hopeless else (until, ahead)) if text),
@@ -72,7 +73,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
         hopeless=reason.hopeless,
         start=expected,
         ahead=standing.ahead,
-        short=f"{'never: ' if reason.hopeless else ''}{word or 'PENDING'}",
+        short=f"{'held: ' if reason.held else 'never: ' if reason.hopeless else ''}{word or 'PENDING'}",
         so=so,
         do=_do(plan, word, reason, expected, outlook, now),
     )
@@ -121,6 +122,6 @@ def _do(
         and (start is None or seconds_between(trial.start, start) > _SOONER_S)
     ]
     todo = reason.todo.replace("NAME", name)
-    if found:
+    if found and not reason.held:
         return tuple(found)
     return (todo,) if todo else (f"wait: it starts by itself; siteannex down {name} takes it out of the queue",)

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 from datetime import datetime
 
-from siteannex.annex.events import What
-from siteannex.annex.judge import Verdict, judge
+from siteannex.annex.events import AnnexState, What
+from siteannex.annex.judge import judge
+from siteannex.annex.seen import see
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
+from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, PilotReport, Witnesses
 from siteannex.ports import Clock, Pool, View
+from siteannex.scheduler.reasons import queue_text
 from siteannex.units import format_duration, format_when, seconds_between
 
 # Seconds between looks: quick while something is about to happen, patient in a long queue.
@@ -20,6 +23,8 @@ _QUICK = (0.4, 0.6, 1.0, 1.0, 2.0)
 _PATIENT_S = 30.0
 _SHORT_S, _GLANCE_S, _TICK_S = 2.0, 0.2, 1.0
 """Waits up to `_SHORT_S` are cut into glances at the collector, longer ones into ticks of the screen's clock."""
+_STAMP_S = 120.0
+"""How often the same word of the queue is recorded with its time, in seconds."""
 _SILENCE_POLL_S = 10.0
 """How often a site that gives no answer is asked, in seconds."""
 
@@ -33,16 +38,45 @@ def gather(annex: Annex, access: SlurmSite | None, pool: Pool) -> Witnesses:
     if access is None:
         return Witnesses(slots=slots)
     sighting = access.observe(annex.plan.annex_id, annex.created_at(), annex.state().job_ids)
-    return Witnesses(sighting.queue.jobs, sighting.reports, slots, sighting.queue.now)
+    queue = sighting.queue
+    return Witnesses(queue.jobs, sighting.reports, slots, queue.now, queue.complaint)
 
 
 def adopt(annex: Annex, witnesses: Witnesses) -> None:
-    """Record batch jobs that bear the annex's mark and that our events do not know (a command was killed)."""
-    known = annex.state().job_ids
-    seen = [job.job_id for job in witnesses.batch or ()] + [slot.batch_job_id for slot in witnesses.slots or ()]
-    new = [job_id for job_id in dict.fromkeys(seen) if job_id and job_id not in known]
+    """Record what the witnesses tell and our events do not know yet.
+
+    Batch jobs that bear the annex's mark (a command was killed); jobs that Slurm starts anew under their id; and what
+    the queue says, so that a later look without a connection can say it too.
+    """
+    state = annex.state()
+    found = [job.job_id for job in witnesses.batch or ()] + [slot.batch_job_id for slot in witnesses.slots or ()]
+    new = [job_id for job_id in dict.fromkeys(found) if job_id and job_id not in state.job_ids]
     if new:
         annex.record(Stage.SUBMIT, What.DONE, job_ids=new, adopted=True)
+    now = annex.clock.now()
+    sights = (see(job_id, state, witnesses, now) for job_id in state.ready_ids)
+    restarted = [seen.job_id for seen in sights if seen.restarted and not seen.slots and not seen.said_ready]
+    if restarted:
+        words = f"job {', '.join(restarted)} was stopped by Slurm and starts again under the same id"
+        annex.record(Stage.BATCH_JOB, What.SEEN, text=words, restarted=restarted)
+    if queue := _queue_news(state, witnesses, now):
+        text = "; ".join(dict.fromkeys(str(each["text"]) for each in queue))
+        annex.record(Stage.BATCH_JOB, What.SEEN, text=text, queue=queue)
+
+
+def _queue_news(state: AnnexState, witnesses: Witnesses, now: datetime) -> list[dict[str, str | None]]:
+    """Jobs of which the queue says something new, or said the same so long ago that it should be stamped again."""
+    known = {each.job_id: each for each in state.queue}
+    news = []
+    for job in witnesses.batch or ():
+        before, text = known.get(job.job_id), queue_text(job)
+        waits = job.state is BatchState.PENDING
+        if not waits and (before is None or before.text == text or not job.state.living):
+            continue  # of a pilot that never waited the other stages tell
+        if before is None or before.text != text or seconds_between(before.at, now) > _STAMP_S:
+            start = job.start.isoformat() if waits and job.start else None
+            news.append({"job_id": job.job_id, "text": text, "start": start})
+    return news
 
 
 class Watcher:
@@ -54,12 +88,14 @@ class Watcher:
         self._told: set[PilotReport] = set()
         self._recorded: tuple[Stage, tuple[str, ...]] | None = None
         self._silent_since: datetime | None = None
+        self._unanswered = False
         self._waits: list[float] = list(_QUICK)
 
     def look(self) -> Verdict:
         """Ask once, judge, tell what is new, record a stage reached."""
         witnesses = gather(self._annex, self._access, self._pool)
         adopt(self._annex, witnesses)
+        self._unanswered = self._access is not None and witnesses.batch is None
         verdict = judge(self._annex.plan, self._annex.state(), witnesses, self._clock.now())
         for report in witnesses.reports or ():
             self._tell_report(report)
@@ -123,16 +159,19 @@ class Watcher:
             self._view.line(stage.label, f"{which}{report.text} [{after}]")
 
     def _record(self, verdict: Verdict) -> None:
-        ready = tuple(pilot.job_id for pilot in verdict.pilots if pilot.stage is Stage.READY)
+        ready = tuple(pilot.job_id for pilot in verdict.pilots if pilot.ready)
         if verdict.failure is None and verdict.pilots and verdict.stage is not Stage.RELEASED:
             if self._recorded != (verdict.stage, ready):
-                self._annex.record(verdict.stage, What.SEEN, text=verdict.text, ready=list(ready))
+                if verdict.stage is not Stage.BATCH_JOB or not self._annex.state().queue:  # else the queue told it
+                    self._annex.record(verdict.stage, What.SEEN, text=verdict.text, ready=list(ready))
                 self._waits = list(_QUICK)
             self._recorded = (verdict.stage, ready)
 
     def _next_wait(self, verdict: Verdict) -> float:
         if self._waits:
             return self._waits.pop(0)
+        if self._unanswered:
+            return _SILENCE_POLL_S
         return _PATIENT_S if _pending(verdict) and self._access is not None else 2.0
 
     def _projection(self, verdict: Verdict) -> str:

@@ -9,11 +9,12 @@ from typing import Any
 
 from siteannex.annex.bundle import drain_notice_s
 from siteannex.annex.events import Event, What, failure_from_data, failure_to_data
-from siteannex.annex.judge import PilotVerdict, Verdict, judge
+from siteannex.annex.judge import judge
 from siteannex.annex.plan import plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
 from siteannex.annex.texts import plan_text
+from siteannex.annex.verdict import Confidence, PilotVerdict, Verdict
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.annex.watch import adopt, gather
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
@@ -78,7 +79,7 @@ def why_annex(
         head=_head(annex, verdict, waiting, now),
         verdict=verdict,
         told=(*story(annex.plan, annex.events(), witnesses.reports or ()), *_seen_now(verdict, state.failure, now)),
-        now=_witnesses(annex, pool, witnesses, trouble, ended=state.ended, now=now),
+        now=_witnesses(annex, pool, witnesses, verdict, trouble, ended=state.ended, now=now),
         waiting=waiting,
         so=_so(verdict, waiting),
         do=_do(annex, verdict, waiting, now),
@@ -141,8 +142,14 @@ def story(plan: Plan, events: list[Event], reports: tuple[PilotReport, ...] = ()
         )
         for report in reports
     ]
+    told = [line for line, before in zip(told, [None, *told[:-1]], strict=True) if not _repeats(line, before)]
     # Reports carry whole seconds: within one second what we did stands before what a pilot did.
     return tuple(sorted(told, key=lambda line: (line.at.replace(microsecond=0), line.label == "pilot")))
+
+
+def _repeats(line: Told, before: Told | None) -> bool:
+    """The queue's word is recorded again and again with its time; the story needs it once."""
+    return before is not None and (line.label, line.text) == (before.label, before.text) and line.label == "batch"
 
 
 def _event(plan: Plan, event: Event, after: Event | None) -> list[Told]:
@@ -201,13 +208,15 @@ def _living(verdict: Verdict) -> list[PilotVerdict]:
 
 
 def _witnesses(
-    annex: Annex, pool: Pool, witnesses: Witnesses, trouble: str, *, ended: bool, now: datetime
+    annex: Annex, pool: Pool, witnesses: Witnesses, verdict: Verdict, trouble: str, *, ended: bool, now: datetime
 ) -> tuple[str, ...]:
     if ended:
         return ()
     lines = []
     if witnesses.batch is None:
-        lines.append(f"Slurm: not asked ({trouble})" if trouble else "Slurm: it gave no answer")
+        said = "; ".join(line for line in witnesses.complaint.splitlines() if line.strip())
+        silent = f"Slurm: it gives no answer{f' ({said})' if said else ''}"
+        lines.append(f"Slurm: not asked ({trouble})" if trouble else silent)
     for job in witnesses.batch or ():
         reason = f", reason {job.reason}" if job.reason else ""
         node = f" on {job.node}" if job.node else ""
@@ -221,6 +230,9 @@ def _witnesses(
     for slot in whole:
         heard = f", heard {format_when(slot.last_heard, now)}" if slot.last_heard else ""
         lines.append(f"collector: {slot.name} {slot.failed_code or f'{slot.state}/{slot.activity}'}{heard}")
+    if verdict.doubt:
+        disputed = verdict.confidence is Confidence.DISPUTED
+        lines.append(f"they disagree: {verdict.doubt}" if disputed else f"known in part: {verdict.doubt}")
     return (*lines, *_jobs(annex, pool))
 
 
@@ -261,6 +273,8 @@ def as_data(told: AnnexStory) -> dict[str, Any]:
         "head": told.head,
         "stage": str(verdict.stage),
         "text": verdict.text,
+        "confidence": str(verdict.confidence),
+        "doubt": verdict.doubt,
         "failure": failure_to_data(verdict.failure) if verdict.failure else None,
         "story": [
             {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from siteannex.scheduler.slurm import HOPELESS_REASONS
+from siteannex.model import BatchJob, BatchState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,31 @@ class Reason:
     text: str
     hopeless: bool = False
     todo: str = ""
+    held: str = ""
+    """Who must release it: `admin`, `user`, or `launch` where Slurm holds it after a launch that failed."""
 
 
 _HELD = "only an administrator of the site can release it: ask the help desk"
+_LAUNCH = "tell the help desk which node it was; siteannex down NAME, then up again"
 _ASK_LESS = "siteannex down NAME, then up with less, or another --partition"
+
+# Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.
+HOPELESS_REASONS = {
+    "PartitionTimeLimit": "the walltime is longer than the partition allows",
+    "PartitionNodeLimit": "more nodes than the partition allows",
+    "BadConstraints": "no node satisfies the constraints",
+    "AssocMaxWallDurationPerJobLimit": "the walltime is longer than your account may ask",
+    "QOSMaxWallDurationPerJobLimit": "the walltime is longer than the QOS allows",
+    "QOSMaxGRESPerJob": "more GPUs than the QOS allows a job",
+    "QOSMaxCpuPerJobLimit": "more CPUs than the QOS allows a job",
+    "QOSMaxMemoryPerJob": "more memory than the QOS allows a job",
+    "AssocMaxGRESPerJob": "more GPUs than your account may ask in a job",
+    "InvalidAccount": "the account is not valid",
+    "InvalidQOS": "the QOS is not valid",
+    "DependencyNeverSatisfied": "it depends on a job that failed",
+    "AccountNotAllowed": "the partition does not take this account",
+    "QOSNotAllowed": "the partition does not take this QOS",
+}
 
 _EXACT: dict[str, Reason] = {
     "": Reason("Slurm gives no reason yet: it looks at the job in its next scheduling cycle"),
@@ -48,9 +69,17 @@ _EXACT: dict[str, Reason] = {
     "PartitionConfig": Reason("it breaks a limit of the partition", todo=_ASK_LESS),
     "Constraints": Reason("no node that satisfies its constraints is there at present"),
     "JobHeldUser": Reason(
-        "you hold it (scontrol hold), or a coordinator of your account", hopeless=True, todo="scontrol release JOB"
+        "you hold it (scontrol hold), or a coordinator of your account",
+        hopeless=True,
+        todo="at the site: scontrol release JOB",
+        held="user",
     ),
-    "JobHoldMaxRequeue": Reason("it was requeued as often as the site allows", hopeless=True, todo=_HELD),
+    "JobHeldAdmin": Reason("an administrator holds the job", hopeless=True, todo=_HELD, held="admin"),
+    "JobHoldMaxRequeue": Reason("it was requeued as often as the site allows", hopeless=True, todo=_HELD, held="admin"),
+    "launch failed requeued held": Reason(
+        "its launch failed on the node and Slurm holds it", hopeless=True, todo=_LAUNCH, held="launch"
+    ),
+    "job requeued in held state": Reason("it was requeued and held", hopeless=True, todo=_HELD, held="admin"),
     "JobLaunchFailure": Reason("its last launch failed on the node"),
     "SchedDefer": Reason("the site starts no job at the moment it is submitted"),
     "QOSUsageThreshold": Reason("your usage is too low or too high for the QOS", todo="ask the help desk"),
@@ -87,12 +116,12 @@ _FORM = re.compile(
 
 def explain_reason(reason: str) -> Reason:
     """Plain words for a reason, whole as squeue prints it (`ReqNodeNotAvail, UnavailableNodes:...`)."""
+    whole = reason.strip().replace("_", " ")  # sentences instead of a code; some versions join them by "_"
     word = re.split(r"[,( ]", reason.strip(), maxsplit=1)[0]
     if word in HOPELESS_REASONS:
-        todo = _HELD if word == "JobHeldAdmin" else _ASK_LESS
-        return Reason(HOPELESS_REASONS[word], hopeless=True, todo=todo)
-    if word in _EXACT:
-        return _EXACT[word]
+        return Reason(HOPELESS_REASONS[word], hopeless=True, todo=_ASK_LESS)
+    if found := _EXACT.get(whole) or _EXACT.get(word):
+        return found
     if match := _FORM.fullmatch(word):
         return _from_parts(match)
     return Reason(f"Slurm's own word for it is {reason.strip()!r}; no plain words are known here")
@@ -126,3 +155,10 @@ def _group(thing: str, whose: str, *, spent: bool) -> Reason:
             todo="check what is left of the allocation; another --account may have some",
         )
     return Reason(f"all jobs under {whose} together have as many {thing} as is allowed: it starts when others end")
+
+
+def queue_text(job: BatchJob) -> str:
+    """A waiting or running job in two words: `PENDING, Priority`, `RUNNING on c1`."""
+    if job.state is BatchState.PENDING:
+        return f"PENDING, {job.reason or 'no reason given yet'}"
+    return f"{job.state_text or job.state}" + (f" on {job.node}" if job.node else "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from siteannex.errors import AnnexError, Evidence
@@ -51,9 +51,11 @@ _STATES: dict[str, BatchState] = {
 
 _SQUEUE_FORMAT = "%A|%j|%T|%N|%S|%e|%r"
 _SACCT_FORMAT = "JobIDRaw,JobName,State,NodeList,Start,End,ExitCode,Reason"
-_TAG_QUEUE, _TAG_ACCOUNTING, _TAG_NOW = "@squeue", "@sacct", "@now"
+_TAG_QUEUE, _TAG_ACCOUNTING, _TAG_NOW, _TAG_USER = "@squeue", "@sacct", "@now", "@user"
 _SUBMITTED = re.compile(r"@pilot ([0-9]+) (?:Submitted batch job )?([0-9]{1,18})(?:;[\w.-]+| on cluster [\w.-]+)?\s*")
 _JOB_ID = re.compile(r"[0-9]{1,18}")
+_USER = re.compile(r"@user ([0-9]{1,10})(?: ([A-Za-z0-9._@-]{0,64}))?")
+_CANCELLED_BY = re.compile(r"CANCELLED by ([0-9]{1,10})")
 
 
 def parse_state(text: str) -> BatchState:
@@ -191,7 +193,10 @@ for id in {" ".join(map(shlex.quote, known))}; do
   printf '%s\\n' "$q" | grep -qE "^$id[|][^|]*[|](PENDING|RUNNING)[|]" || alive=
 done
 [ -n "$alive" ] && {{ say {_TAG_ACCOUNTING} 0 ""; exit 0; }}
-a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); say {_TAG_ACCOUNTING} $? "$a" """
+a=$(sacct -n -P -X --name={name} -S {day} -o {_SACCT_FORMAT} 2>&1); say {_TAG_ACCOUNTING} $? "$a"
+for id in $(printf '%s\\n' "$a" | sed -n 's/^.*|CANCELLED by \\([0-9][0-9]*\\)|.*$/\\1/p' | sort -u); do
+  [ "$id" = "$(id -u)" ] && echo "{_TAG_USER} $id" || echo "{_TAG_USER} $id $(getent passwd "$id" | cut -d: -f1)"
+done"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +214,14 @@ class QueueAnswer:
 def read_query(text: str, annex_id: str) -> QueueAnswer:
     """Join squeue's and sacct's lines by job id; squeue wins while it knows the job. Never raises on foreign text."""
     queue, accounting = _sections(text)
+    users = _users(text)
     jobs: dict[str, BatchJob] = {}
     for job in _sacct_jobs(accounting.lines if accounting.ok else (), annex_id):
-        jobs[job.job_id] = job
+        jobs[job.job_id] = replace(job, cancelled_by=_who(job.state_text, users))
     for job in _squeue_jobs(queue.lines if queue.ok else (), annex_id):
         known = jobs.get(job.job_id)
-        jobs[job.job_id] = known if known and known.state.ended and job.state.ended else job
+        both_ended = known is not None and known.state.ended and job.state.ended
+        jobs[job.job_id] = replace(known, reason=known.reason or job.reason) if known and both_ended else job
     complaint = "\n".join(line for section in (queue, accounting) if not section.ok for line in section.lines)
     if not queue.ok:  # accounting alone lags behind: a pilot missing there may well run
         return QueueAnswer(None, complaint, _site_clock(text))
@@ -224,6 +231,21 @@ def read_query(text: str, annex_id: str) -> QueueAnswer:
 def _site_clock(text: str) -> datetime | None:
     said = (line.partition(" ") for line in text.splitlines())
     return next((parse_moment(value) for tag, _, value in said if tag == _TAG_NOW), None)
+
+
+def _users(text: str) -> dict[str, str]:
+    """User number to name, as the site told them: "you" is the account we are logged in as."""
+    found = {}
+    for line in text.splitlines():
+        if (match := _USER.fullmatch(line)) is not None:
+            number, name = match.groups()
+            found[number] = "you" if name is None else f"{name} (uid {number})" if name else ""
+    return found
+
+
+def _who(state_text: str, users: dict[str, str]) -> str:
+    match = _CANCELLED_BY.match(state_text)
+    return (users.get(match[1]) or f"uid {match[1]}") if match else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,23 +328,3 @@ def cancel_annex_script(annex_id: str, job_ids: tuple[str, ...]) -> str:
     """End every pilot of an annex, also those whose ids we do not know; its status is no proof that they end."""
     by_id = f"scancel {' '.join(map(shlex.quote, job_ids))}\n" if job_ids else ""
     return f'{FIND_SLURM}{by_id}scancel --user="$(id -un)" --name={shlex.quote(annex_id)}'
-
-
-# Reasons that no waiting mends: squeue(1), JOB REASON CODES. The rest (Priority, Resources, ...) may clear.
-HOPELESS_REASONS = {
-    "PartitionTimeLimit": "the walltime is longer than the partition allows",
-    "PartitionNodeLimit": "more nodes than the partition allows",
-    "BadConstraints": "no node satisfies the constraints",
-    "AssocMaxWallDurationPerJobLimit": "the walltime is longer than your account may ask",
-    "QOSMaxWallDurationPerJobLimit": "the walltime is longer than the QOS allows",
-    "QOSMaxGRESPerJob": "more GPUs than the QOS allows a job",
-    "QOSMaxCpuPerJobLimit": "more CPUs than the QOS allows a job",
-    "QOSMaxMemoryPerJob": "more memory than the QOS allows a job",
-    "AssocMaxGRESPerJob": "more GPUs than your account may ask in a job",
-    "InvalidAccount": "the account is not valid",
-    "InvalidQOS": "the QOS is not valid",
-    "JobHeldAdmin": "an administrator holds the job",
-    "DependencyNeverSatisfied": "it depends on a job that failed",
-    "AccountNotAllowed": "the partition does not take this account",
-    "QOSNotAllowed": "the partition does not take this QOS",
-}
