@@ -33,7 +33,12 @@ FAILURES: dict[str, FailureKind] = {
     "no-annex-here": FailureKind(
         Stage.PLAN,
         "The site is of a kind where no annex can be brought up.",
-        "siteannex sites show NAME says how jobs reach it.",
+        "siteannex sites show NAME prints what is known of it.",
+    ),
+    "site-name-taken": FailureKind(
+        Stage.PLAN,
+        "Two installed packages bring a site of the same name.",
+        "Uninstall one of them, or copy the file you mean to ~/.config/siteannex/sites, which goes first.",
     ),
     "request-impossible": FailureKind(
         Stage.PLAN,

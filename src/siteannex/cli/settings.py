@@ -41,10 +41,11 @@ def config_dir() -> Path:
 
 
 def site_directories() -> tuple[Path, ...]:
-    """Where site files are looked for, first wins: the user's, the admin's, the packaged ones."""
-    from siteannex.resources import data_dir
+    """Where site files are looked for, first wins: the user's, the admin's, siteannex's own, those of site packs."""
+    from siteannex.site.packs import packs
 
-    return (config_dir() / "sites", Path("/etc/siteannex/sites"), data_dir("sites"))
+    brought = [pack.directory for pack in packs() if pack.directory is not None]
+    return (config_dir() / "sites", Path("/etc/siteannex/sites"), *brought)
 
 
 def _site_settings(entry: Mapping[str, object]) -> SiteSettings:

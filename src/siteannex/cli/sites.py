@@ -34,24 +34,32 @@ Examples:
 def list_sites(json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """Every site known, and the file it comes from."""
     import json
+    import sys
 
     from siteannex.cli.settings import site_directories
     from siteannex.cli.tables import print_table
     from siteannex.errors import AnnexError
-    from siteannex.site.loader import read_any, site_files
+    from siteannex.site.loader import load_any, site_files
+    from siteannex.site.packs import packs
 
+    directories = site_directories()
     rows: list[tuple[str, str, str, str, str]] = []
-    for name, path in sorted(site_files(site_directories()).items()):
+    for name, path in sorted(site_files(directories).items()):
         try:
-            site = read_any(path, site_directories())
+            site = load_any(name, directories)
             rows.append((name, site.kind, site.title, str(site.verified), str(path)))
         except AnnexError as problem:
-            rows.append((name, "-", f"invalid: {problem.failure.evidence[0].text.splitlines()[0]}", "-", str(path)))
+            told = problem.failure
+            why = told.evidence[0].text.splitlines()[0] if told.code == "site-invalid" else told.summary
+            rows.append((name, "-", f"invalid: {why}", "-", str(path)))
     heads = ("site", "kind", "title", "verified", "file")
     if json_output:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=1))
     else:
         print_table(tuple(head.upper() for head in heads), rows)
+    for pack in packs():
+        if pack.problem:
+            print(f"site pack {pack.distribution}: {pack.problem}", file=sys.stderr)
 
 
 @app.command("show", epilog=SHOW_EXAMPLES)

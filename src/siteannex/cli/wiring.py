@@ -20,7 +20,7 @@ from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
 from siteannex.pool.job_queue import JobQueue
 from siteannex.ports import Prompt, Transport
-from siteannex.site.loader import load_site, read_site, site_files
+from siteannex.site.loader import load_site, site_files
 from siteannex.site.schema import Site
 from siteannex.transport.passwords import keyring_obstacle, store_password, stored_password
 from siteannex.transport.places import Places
@@ -49,9 +49,9 @@ class Wiring:
         found, directories = [], site_directories()
         used = {annex.plan.request.site for annex in self.store.annexes()}
         mine = {*self.settings.sites, *used, *site_files(directories[:1])}
-        for path in site_files(directories).values():
+        for name in site_files(directories):
             with suppress(AnnexError):
-                found.append(read_site(path, directories))
+                found.append(load_site(name, directories))
         return sorted(found, key=lambda site: site.name not in mine)
 
     def login_user(self, site: Site) -> str | None:

@@ -14,6 +14,7 @@ from siteannex.site.complaints import complaints
 from siteannex.site.fields import FROM_YAML
 from siteannex.site.kinds import MODELS, AnySite
 from siteannex.site.layers import Layer, UnreadableError, merged, read_layers
+from siteannex.site.packs import packs
 from siteannex.site.schema import Site
 
 
@@ -38,6 +39,7 @@ def load_any(name: str, directories: Sequence[Path]) -> AnySite:
 
 def _found(name: str, files: Mapping[str, Path], directories: Sequence[Path]) -> Path:
     if name in files:
+        _only_one_brings(name, files[name], directories)
         return files[name]
     near = difflib.get_close_matches(name, files, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -48,6 +50,22 @@ def _found(name: str, files: Mapping[str, Path], directories: Sequence[Path]) ->
         evidence=[Evidence("site files looked for in", "\n".join(map(str, directories)))],
         hint=f"{hint}siteannex sites list shows the names.",
     )
+
+
+def _only_one_brings(name: str, path: Path, directories: Sequence[Path]) -> None:
+    """A user's or an admin's file may hide a packaged one; two packages with one name are a mistake of theirs."""
+    holders = [each for each in directories if (each / path.name).is_file()]
+    if len(holders) < 2:
+        return
+    owners = {pack.directory: pack.distribution for pack in packs()}
+    rivals = [each for each in holders if each in owners]
+    if path.parent in owners and len(rivals) > 1:
+        raise fail(
+            "site-name-taken",
+            name,
+            f"{' and '.join(owners[each] for each in rivals)} both bring a site named {name!r}",
+            evidence=[Evidence("files of that name", "\n".join(str(each / path.name) for each in rivals))],
+        )
 
 
 def read_site(path: Path, directories: Sequence[Path] = ()) -> Site:
@@ -68,11 +86,16 @@ def with_pilots(site: AnySite) -> Site:
     if isinstance(site, Site):
         return site
     instead = (
-        "Jobs reach it by what they ask for, without an annex"
+        "jobs reach it by what they ask for, without an annex"
         if site.kind == "target"
-        else f"Annexes at sites of kind {site.kind} cannot be brought up yet; its facts are kept"
+        else f"annexes at sites of kind {site.kind} cannot be brought up yet; its facts are kept"
     )
-    raise fail("no-annex-here", site.name, f"{site.name} is no batch system: {instead[0].lower()}{instead[1:]}")
+    raise fail(
+        "no-annex-here",
+        site.name,
+        f"{site.name} is no batch system: {instead}",
+        hint=f"siteannex sites show {site.name} prints what is known of it.",
+    )
 
 
 def read_any(path: Path, directories: Sequence[Path] = ()) -> AnySite:
