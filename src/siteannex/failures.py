@@ -95,6 +95,79 @@ FAILURES: dict[str, FailureKind] = {
         "A file of another tool is not what that tool reads, so it cannot be imported.",
         "Mend the file at the place shown.",
     ),
+    # PLAN: experiment files and DAGs
+    "experiment-invalid": FailureKind(
+        Stage.PLAN,
+        "The experiment file breaks its schema or contradicts itself.",
+        "Mend the file at the line shown (docs/experiment.md), then run the command again.",
+    ),
+    "submit-invalid": FailureKind(
+        Stage.PLAN,
+        "A line of submit language would be refused by condor_submit, or would silently not do what it says.",
+        "Mend the line shown.",
+    ),
+    "submit-command-unknown": FailureKind(
+        Stage.PLAN,
+        "HTCondor has no such submit command and would ignore it in silence.",
+        "Mend the name; a custom job attribute is written +Name = value.",
+    ),
+    "variable-unknown": FailureKind(
+        Stage.PLAN,
+        "A name is used that nothing defines; the job would get an empty text in its place.",
+        "Mend the name; docs/experiment.md lists what every job gets.",
+    ),
+    "quoting-impossible": FailureKind(
+        Stage.PLAN,
+        "A text has quotes that do not close, or characters that cannot reach the job unchanged.",
+        "Close the quotes; put such a text into an input file.",
+    ),
+    "unit-missing": FailureKind(
+        Stage.PLAN,
+        "A size has no unit, and programs disagree about what it then means.",
+        "Write the unit: 64GB.",
+    ),
+    "secret-exposed": FailureKind(
+        Stage.PLAN,
+        "A secret stands in the experiment file; it would be readable in the DAG, the queue and every log.",
+        "Put it into a file only you can read, write environment: {NAME: {secret_file: PATH}}, and renew the secret.",
+    ),
+    "range-invalid": FailureKind(
+        Stage.PLAN,
+        "A range or a sample of numbers has no values, or no end.",
+        "Write START to STOP by STEP, times FACTOR or log COUNT; both ends are included.",
+    ),
+    "sweep-empty": FailureKind(Stage.PLAN, "A sweep has no points.", "Give every swept parameter at least one value."),
+    "sweep-too-large": FailureKind(
+        Stage.PLAN,
+        "The experiment has more DAG nodes than its ceiling allows; nothing was expanded or written.",
+        "Sweep less, or raise max_nodes: in the experiment file.",
+    ),
+    "epochs-indivisible": FailureKind(
+        Stage.PLAN,
+        "The epochs do not divide evenly into jobs.",
+        "Choose epochs_per_job that divides epochs.",
+    ),
+    "dag-duplicate-node": FailureKind(
+        Stage.PLAN, "Two DAG nodes would have one name.", "Give every run a name of its own."
+    ),
+    "dag-cycle": FailureKind(
+        Stage.PLAN, "Nodes of the DAG wait for each other in a circle; none of them could start.", "Remove an edge."
+    ),
+    "inputs-missing": FailureKind(
+        Stage.PLAN,
+        "Files that the jobs bring along are not there; every job would be held.",
+        "Put the files where the experiment file says, or mend the names.",
+    ),
+    "dag-refused": FailureKind(
+        Stage.SUBMIT,
+        "condor_submit_dag did not take the DAG.",
+        "Read its words above.",
+    ),
+    "dag-running": FailureKind(
+        Stage.SUBMIT,
+        "This experiment's DAG is in the queue already; a second one would train the same runs twice.",
+        "siteannex status and condor_q show it; condor_rm it first, or wait.",
+    ),
     # PACK: the EP software
     "ep-source-missing": FailureKind(
         Stage.PACK,

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from siteannex.cli import doctor, down, logs, pack, session, sites, status, sweep, up, why
+from siteannex.cli import dag, doctor, down, logs, pack, session, sites, status, sweep, up, why
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -53,6 +53,7 @@ app.command("sessions", epilog=session.SESSIONS_EXAMPLES)(session.sessions)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("pack", epilog=pack.EXAMPLES)(pack.pack)
 app.add_typer(sites.app, name="sites")
+app.add_typer(dag.app, name="dag")
 
 
 class Stopped(BaseException):

@@ -28,7 +28,7 @@ def complaints(
 def _words(error: Any, data: dict[str, Any], model: type[BaseModel]) -> str:
     location: Location = error["loc"]
     if error["type"] == "extra_forbidden":
-        here = _keys_at(model, location[:-1])
+        here = [*keys_at(model, location[:-1]), *(() if location[:-1] else ("extends",))]
         near = difflib.get_close_matches(str(location[-1]), here, n=1)
         return f"no such key; did you mean {near[0]}?" if near else f"no such key; known here: {', '.join(here)}"
     if error["type"] == "missing":
@@ -58,12 +58,12 @@ def _inside_a_named_kind(data: dict[str, Any], location: Location) -> bool:
     return isinstance(node, str) and node in (data.get("nodes") or {})
 
 
-def _keys_at(model: type[BaseModel], location: Location) -> list[str]:
-    """The keys that a mapping of the file may have; `extends` belongs to the top of every file."""
+def keys_at(model: type[BaseModel], location: Location) -> list[str]:
+    """The keys that a mapping of the file may have."""
     found = _annotation_at(model, location)
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
         return []
-    return [*found.model_fields, *(() if location else ("extends",))]
+    return list(found.model_fields)
 
 
 def _may_be_null(model: type[BaseModel], location: Location) -> bool:

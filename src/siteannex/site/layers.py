@@ -60,9 +60,9 @@ class Layer:
 
 def read_layers(path: Path, directories: Sequence[Path]) -> tuple[Layer, ...]:
     """The file, then what it extends, then what that extends. Raises UnreadableError."""
-    layers = [_read(path)]
+    layers = [read_layer(path)]
     while (name := layers[-1].data.get("extends")) is not None:
-        layers.append(_read(_extended(str(name), layers, directories)))
+        layers.append(read_layer(_extended(str(name), layers, directories)))
     return tuple(layers)
 
 
@@ -70,7 +70,7 @@ def merged(layers: Sequence[Layer]) -> dict[str, Any]:
     """All layers as one, plain: the first file's keys win, mapping by mapping."""
     data: dict[str, Any] = {}
     for layer in reversed(layers):
-        data = _over(data, _plain(layer.data))
+        data = _over(data, plain(layer.data))
     if data.pop("extends", None) is not None:
         data["name"] = str(layers[0].data.get("name", layers[0].path.stem))
     return data
@@ -107,7 +107,8 @@ def _extended(name: str, layers: Sequence[Layer], directories: Sequence[Path]) -
     return found
 
 
-def _read(path: Path) -> Layer:
+def read_layer(path: Path, what: str = "a site file") -> Layer:
+    """One file as it was written. Raises UnreadableError."""
     try:
         data = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
     except MarkedYAMLError as problem:
@@ -116,13 +117,14 @@ def _read(path: Path) -> Layer:
     except (OSError, YAMLError, ValueError) as problem:  # not UTF-8, control characters, no such date
         raise UnreadableError(f"{path}: {problem}") from problem
     if not isinstance(data, CommentedMap):
-        raise UnreadableError(f"{path}:1: a site file is a mapping of keys to values")
+        raise UnreadableError(f"{path}:1: {what} is a mapping of keys to values")
     return Layer(path, data)
 
 
-def _plain(value: Any) -> Any:  # YAML may hold anything; pydantic judges it
+def plain(value: Any) -> Any:  # YAML may hold anything; pydantic judges it
+    """Mappings and lists without ruamel's marks, keys as text."""
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return value

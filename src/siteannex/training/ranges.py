@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORD = re.compile(r"\S+")
 _KINDS = ("by", "times", "log")
 _EXPONENT_LIMIT = 308

@@ -1,0 +1,240 @@
+"""`siteannex dag ...`: an experiment file's plan, its DAG, its submission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from siteannex.training.matrix import Matrix
+    from siteannex.training.reading import Loaded
+    from siteannex.training.writing import Written
+
+app = typer.Typer(help="Experiments: plan, render, submit.", no_args_is_help=True, rich_markup_mode=None)
+
+PLAN_EXAMPLES = """\b
+Examples:
+  siteannex dag plan experiment.yaml
+  siteannex dag plan experiment.yaml --json
+"""
+RENDER_EXAMPLES = """\b
+Examples:
+  siteannex dag render experiment.yaml
+  siteannex dag render sweep.dag -o plain.dag
+"""
+SUBMIT_EXAMPLES = """\b
+Examples:
+  siteannex dag submit experiment.yaml
+  siteannex dag submit experiment.yaml --json
+"""
+File = Annotated[Path, typer.Argument(help="An experiment file (docs/experiment.md).", metavar="FILE")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command("plan", epilog=PLAN_EXAMPLES)
+def plan(file: File, json_output: AsJson = False) -> None:
+    """What an experiment comes to: runs, epochs, jobs by site, GPU-hours at most, annexes needed, what is missing."""
+    import json
+
+    from siteannex.cli.experiments import read_experiment
+    from siteannex.training.matrix import as_data, matrix
+    from siteannex.training.writing import loose_secrets, missing_inputs
+
+    loaded = read_experiment(file)
+    found = matrix(loaded.experiment, loaded.targets)
+    missing = missing_inputs(loaded.experiment, file.parent)
+    loose = loose_secrets(loaded.experiment, file.parent)
+    up = _annexes_up(list(found.annexes()))
+    if json_output:
+        print(json.dumps({**as_data(found), "annexes_up": up, "missing": missing, "readable_secrets": loose}, indent=1))
+        return
+    _show_plan(file, loaded, found, up)
+    for text in missing:
+        _line("missing", text)
+    for path in loose:
+        _line("secret", f"{path} can be read by others: chmod 600 {path}")
+
+
+def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) -> None:
+    from siteannex.cli.tables import print_table
+
+    experiment = loaded.experiment
+    swept = " x ".join(f"{sweep.size()} {name}" for name, sweep in experiment.swept().items()) or "no sweep"
+    how = f" ({swept}{', side by side' if experiment.mode == 'zip' else ''})" if experiment.swept() else ""
+    count = f"{found.points} point{'s' if found.points != 1 else ''}{how} x {experiment.runs_per_point} runs each = "
+    _line("plan", f"{found.name}: {'' if experiment.runs else count}{found.runs} training runs")
+    _line(
+        "",
+        f"{found.epochs_per_run} epochs a run; {found.nodes} DAG nodes; each tried {1 + found.retries} times at most",
+    )
+    for sweep in experiment.swept().values():
+        if (grid := sweep.grid()) is not None and grid.note:
+            _line("note", grid.note)
+    print()
+    rows = [
+        (
+            share.site,
+            share.annex or "-",
+            str(share.runs),
+            str(share.epochs),
+            str(share.jobs),
+            str(share.gpus),
+            str(share.cap or "-"),
+            "-" if share.gpu_hours_ceiling is None else f"{share.gpu_hours_ceiling:g}",
+        )
+        for share in found.shares
+    ]
+    print_table(("SITE", "ANNEX", "RUNS", "EPOCHS", "JOBS", "GPUS/JOB", "AT ONCE", "GPU-H AT MOST"), rows)
+    print()
+    ceiling = found.gpu_hours_ceiling
+    if ceiling is None:
+        _line("ceiling", "not known: write walltime: (the longest one epoch job may run) under train: and the others")
+    else:
+        _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once")
+    needed = found.annexes()
+    for annex, site in needed.items():
+        if up is None:
+            _line("annex", f"{annex}: needed (whether it is up is not known: this AP's HTCondor does not answer)")
+        elif annex in up:
+            _line("annex", f"{annex}: up")
+        else:
+            name = "" if annex == site else f" --name {annex}"
+            _line("annex", f"{annex}: not up; jobs for it wait:  siteannex up {site}{name} --gpus N --lifetime T")
+
+
+def _annexes_up(names: list[str]) -> list[str] | None:
+    """Those of these annexes that have a slot now; None when the AP does not answer."""
+    from siteannex.cli.experiments import annexes_up
+    from siteannex.errors import AnnexError
+
+    try:
+        return annexes_up(names)
+    except AnnexError:
+        return None
+
+
+@app.command("render", epilog=RENDER_EXAMPLES)
+def render(
+    file: Annotated[Path, typer.Argument(help="An experiment file, or a .dag with GEN SUBDAG.", metavar="FILE")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The DAG file; default: NAME.dag beside FILE.")
+    ] = None,
+    json_output: AsJson = False,
+) -> None:
+    """Write the DAG and what it needs beside it, as condor_submit_dag takes it. Nothing is submitted."""
+    import json
+
+    if file.suffix == ".dag":
+        _render_plain(file, output, json_output=json_output)
+        return
+    written = _write(file, output)
+    if json_output:
+        print(json.dumps(_written_data(written), indent=1))
+        return
+    _line("dag", f"{written.dag}: {written.nodes} nodes, sha256 {written.sha256[:16]}")
+    _line("", f"{written.manifest}: what each node trains")
+    _line("next", f"siteannex dag submit {file}")
+
+
+def _render_plain(file: Path, output: Path | None, *, json_output: bool) -> None:
+    import json
+
+    from siteannex.training.plaindag import plain_dag
+    from siteannex.training.writing import write_compiled
+
+    target = output or file.with_name(f"{file.stem}-plain.dag")
+    if target.resolve() == file.resolve():
+        raise typer.BadParameter("that is the file itself", param_hint="-o")
+    compiled, graph = plain_dag(file)
+    written = write_compiled(compiled, len(graph.nodes), target)
+    doubts = [f"{target}:{each.line}:{each.column}: {each.message}" for each in graph.problems]
+    if json_output:
+        print(json.dumps({**_written_data(written), "notes": list(compiled.notes), "doubts": doubts}, indent=1))
+        return
+    _line("dag", f"{written.dag}: {written.nodes} nodes, sha256 {written.sha256[:16]}")
+    for note in compiled.notes:
+        _line("note", note)
+    for doubt in doubts:
+        _line("doubt", doubt)
+    _line("next", f"condor_submit_dag {written.dag}")
+
+
+def _write(file: Path, output: Path | None) -> Written:
+    from siteannex.cli.experiments import read_experiment
+    from siteannex.training.shipping import epoch_runner
+    from siteannex.training.writing import default_dag, write_dag
+
+    loaded = read_experiment(file)
+    return write_dag(loaded, output or default_dag(loaded), epoch_runner)
+
+
+def _written_data(written: Written) -> dict[str, Any]:
+    return {
+        "dag": str(written.dag),
+        "manifest": str(written.manifest),
+        "nodes": written.nodes,
+        "sha256": written.sha256,
+    }
+
+
+@app.command("submit", epilog=SUBMIT_EXAMPLES)
+def submit(file: File, json_output: AsJson = False) -> None:
+    """Write the DAG and hand it to DAGMan. After a failure, run it again: finished nodes are not repeated."""
+    import json
+
+    from siteannex.cli.experiments import dag_lives, read_experiment
+    from siteannex.cli.screen import WallClock
+    from siteannex.errors import Evidence
+    from siteannex.failures import fail
+    from siteannex.training.submission import Records, Submission, run_program
+    from siteannex.training.writing import missing_inputs
+    from siteannex.transport.places import Places
+
+    loaded = read_experiment(file)
+    experiment = loaded.experiment
+    if missing := missing_inputs(experiment, file.parent):
+        seen = [Evidence("looked for beside the experiment file", "\n".join(missing))]
+        raise fail("inputs-missing", experiment.name, f"{len(missing)} of its input files are not there", evidence=seen)
+    written = _write(file, None)
+    wanted = Submission(
+        experiment=experiment.name,
+        dag=str(written.dag.resolve()),
+        folder=str(file.parent.resolve()),
+        sha256=written.sha256,
+        nodes=written.nodes,
+        annexes=_annex_shapes(loaded),
+    )
+    records = Records(Places.from_environment().state, WallClock())
+    done = records.submit(wanted, run_program, dag_lives)
+    if json_output:
+        print(json.dumps({**_written_data(written), "cluster": done.cluster, "annexes": done.annexes}, indent=1))
+        return
+    _line("dag", f"{written.dag.name}: {written.nodes} nodes")
+    _line(
+        "submit", f"DAGMan is job {done.cluster}.0; condor_q -nobatch shows its jobs, condor_rm {done.cluster} ends it"
+    )
+    up = _annexes_up(list(done.annexes))
+    for annex in done.annexes:
+        if up is not None and annex not in up:
+            site = done.annexes[annex]["site"]
+            name = "" if annex == site else f" --name {annex}"
+            _line("annex", f"{annex} is not up; its jobs wait:  siteannex up {site}{name} --gpus N --lifetime T")
+
+
+def _annex_shapes(loaded: Loaded) -> dict[str, dict[str, Any]]:
+    """What jobs ask of each annex, for whoever brings them up."""
+    shapes: dict[str, dict[str, Any]] = {}
+    for key, target in loaded.targets.items():
+        place = loaded.experiment.sites.get(key)
+        if place is not None and "annex" in target.names and target.annex is not None:
+            asked = {"gpus": place.gpus or 0, "cpus": place.cpus, "memory_mib": place.memory, "cap": place.cap}
+            shapes[target.names["annex"]] = {"site": place.site or key, **asked}
+    return shapes
+
+
+def _line(label: str, text: str) -> None:
+    from siteannex.cli.screen import LABEL_WIDTH, printable
+
+    print(f"{label:<{LABEL_WIDTH}}{printable(text)}")

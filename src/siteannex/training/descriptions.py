@@ -1,0 +1,194 @@
+"""One inline submit description for each kind of job and site: the user's template, completed and bound. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from siteannex.training.experiment import Experiment, SecretFile, Value, Work
+from siteannex.training.places import Target
+from siteannex.training.submit_language import (
+    Line,
+    arguments,
+    effective,
+    environment,
+    fill,
+    last,
+    parse,
+    without,
+)
+
+RUNNER = "siteannex-epoch"
+GO_ON_EXIT, NOT_FINITE_EXIT = 85, 86
+"""Exit codes of the epoch runner: stopped with a checkpoint and goes on; the loss is not finite."""
+STAGES_OF_RUNS = ("train", "finetune", "evaluate")
+OURS = ("environment", "environment2", "env")
+COMMAND_SETS = ("executable", "arguments", "args", "transfer_executable", "preserve_relative_paths")
+"""What `command:` decides, so that a template may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The user's submit language for one kind of job at one site, parsed: template, site, stage."""
+
+    template: tuple[Line, ...]
+    site: tuple[Line, ...]
+    stage: tuple[Line, ...]
+
+
+def texts(experiment: Experiment, stage: str, target: Target) -> Texts:
+    """What the user wrote for these jobs."""
+    place = experiment.sites.get(target.key)
+    return Texts(
+        tuple(parse(experiment.submit)),
+        tuple(parse(place.submit if place is not None else "")),
+        tuple(parse(experiment.works()[stage].submit)),
+    )
+
+
+def describe(experiment: Experiment, stage: str, target: Target, parameters: Mapping[str, Value]) -> list[str]:
+    """The lines between the braces of SUBMIT-DESCRIPTION. `parameters` gives the names and kinds every run has."""
+    work = experiment.works()[stage]
+    written = texts(experiment, stage, target)
+    lines = fill(effective(written.template, written.site, written.stage), dict(target.names))
+    per_run = stage in STAGES_OF_RUNS or (experiment.prepare is not None and experiment.prepare.per == "run")
+    folder = f"{experiment.name}/$(run_name)" if per_run else experiment.name
+    secrets = secret_files(experiment)
+    inputs = [*work.inputs, *(path for path, _ in secrets.values())]
+    variables = _variables(experiment, stage, target, parameters, per_run=per_run)
+    added: list[str] = []
+    if work.command is not None:
+        inputs, outputs = _moved(experiment, stage, folder, inputs)
+        added += [
+            f"executable = {experiment.name}/{RUNNER}",
+            f"arguments = {arguments(['--', *shlex.split(work.command)])}",
+            "transfer_executable = true",
+            "preserve_relative_paths = true",
+            *_unless(lines, "should_transfer_files", "YES"),
+            f"transfer_output_files = {', '.join(outputs)}",
+        ]
+        lines = without(lines, "transfer_output_files")
+        if stage in experiment.chains():
+            added += [
+                f"checkpoint_exit_code = {GO_ON_EXIT}",
+                f"transfer_checkpoint_files = {', '.join(outputs)}",
+                *_unless(lines, "when_to_transfer_output", "ON_EXIT_OR_EVICT"),
+            ]
+        else:
+            added += _unless(lines, "when_to_transfer_output", "ON_EXIT")
+    if inputs:
+        own = "$(transfer_input_files), " if any(line.name == "transfer_input_files" for line in lines) else ""
+        added.append(f"transfer_input_files = {own}{', '.join(inputs)}")
+    for name, ending in (("output", "out"), ("error", "err")):
+        added += _unless(lines, name, f"{folder}/logs/$(JOB).$(Cluster).{ending}")
+    if work.walltime is not None:
+        added += _unless(lines, "allowed_execute_duration", str(work.walltime))
+    added.append(f"environment = {environment(variables)}")
+    return [*_user_lines(lines), *added, *_bound(lines, target), *_marks(experiment, stage, target, per_run=per_run)]
+
+
+def _user_lines(lines: list[Line]) -> list[str]:
+    """As written, without what is completed below."""
+    return [line.text for line in without(lines, *OURS) if line.name != "requirements" or line.conditional]
+
+
+def _bound(lines: list[Line], target: Target) -> list[str]:
+    """Bind the job: a Requirements clause for every matchmaker, TargetAnnexName for annexes."""
+    own = last(lines, "requirements")
+    clauses = [clause for clause in (own, target.requirement) if clause]
+    return [
+        *([f"requirements = {' && '.join(f'({clause})' for clause in clauses)}"] if clauses else []),
+        *([f"MY.TargetAnnexName = {target.annex}"] if target.annex is not None else []),
+        *target.lines,
+    ]
+
+
+def _marks(experiment: Experiment, stage: str, target: Target, *, per_run: bool) -> list[str]:
+    """Attributes that let monitors know a job without its DAG."""
+    marks = {"Experiment": f'"{experiment.name}"', "Stage": f'"{stage}"', "TargetSite": f'"{target.key}"'}
+    if per_run:
+        marks |= {"RunId": '"$(run_id)"', "Run": "$(run)"}
+    if stage in STAGES_OF_RUNS:
+        marks |= {"Epoch": "$(epoch)"}
+    return [f"MY.Siteannex{name} = {value}" for name, value in marks.items()]
+
+
+def _moved(experiment: Experiment, stage: str, folder: str, inputs: list[str]) -> tuple[list[str], list[str]]:
+    """What a job run by the epoch runner brings in and back."""
+    outputs = [*experiment.works()[stage].outputs, f"{folder}/attempts"]
+    if stage == "prepare":
+        return inputs, outputs
+    inputs = [*inputs, f"{folder}/checkpoints"]
+    return inputs, outputs if stage == "evaluate" else [f"{folder}/checkpoints", *outputs]
+
+
+def _variables(
+    experiment: Experiment, stage: str, target: Target, parameters: Mapping[str, Value], *, per_run: bool
+) -> dict[str, str]:
+    found = {"SITEANNEX_EXPERIMENT": experiment.name, "SITEANNEX_STAGE": stage, "SITEANNEX_SITE": target.key}
+    found |= {"SITEANNEX_NODE": "$(JOB)", "SITEANNEX_ATTEMPT": "$(RETRY)"}
+    if per_run:
+        found |= {
+            "SITEANNEX_RUN": "$(run)",
+            "SITEANNEX_RUN_NAME": "$(run_name)",
+            "SITEANNEX_RUN_ID": "$(run_id)",
+            "SITEANNEX_SEED": "$(seed)",
+            "SITEANNEX_RUN_DIR": f"{experiment.name}/$(run_name)",
+            "SITEANNEX_PARAMETERS": _parameters(parameters),
+        }
+    if stage in STAGES_OF_RUNS:
+        chain = experiment.chains().get(stage, experiment.train)
+        found |= {"SITEANNEX_FIRST_EPOCH": "$(first_epoch)", "SITEANNEX_EPOCH": "$(epoch)"}
+        found |= {"SITEANNEX_EPOCHS": str(chain.epochs)}
+    if stage == "evaluate":
+        found |= {"SITEANNEX_TRAINED_STAGE": "$(trained_stage)"}
+    if experiment.early_stopping is not None and stage in experiment.chains():
+        found |= {"SITEANNEX_EARLY_STOPPING": experiment.early_stopping.model_dump_json()}
+    secrets = secret_files(experiment)
+    if secrets:
+        found |= {"SITEANNEX_SECRET_FILES": ":".join(f"{name}={place}" for name, (_, place) in secrets.items())}
+    plain = {name: value for name, value in experiment.environment.items() if isinstance(value, str)}
+    return {**found, **tracking(experiment, stage, per_run=per_run), **plain}
+
+
+def _parameters(parameters: Mapping[str, Value]) -> str:
+    """JSON that condor_submit completes from the node's VARS."""
+    members = (
+        f'"{name}":' + (f'"$({name})"' if each.kind == "text" else f"$({name})") for name, each in parameters.items()
+    )
+    return "{" + ",".join(members) + "}"
+
+
+def tracking(experiment: Experiment, stage: str, *, per_run: bool) -> dict[str, str]:
+    """What W&B and MLflow read from the environment. One W&B run goes on over all epochs of a training run."""
+    found: dict[str, str | None] = {}
+    if (wandb := experiment.tracking.wandb) is not None:
+        found |= {"WANDB_PROJECT": wandb.project, "WANDB_ENTITY": wandb.entity, "WANDB_MODE": wandb.mode}
+        found |= {"WANDB_BASE_URL": wandb.base_url, "WANDB_RUN_GROUP": experiment.name, "WANDB_JOB_TYPE": stage}
+        if per_run and stage in experiment.chains():
+            found |= {"WANDB_RUN_ID": "$(run_id)", "WANDB_NAME": "$(run_name)", "WANDB_RESUME": "allow"}
+    if (mlflow := experiment.tracking.mlflow) is not None:
+        found |= {"MLFLOW_TRACKING_URI": mlflow.uri, "MLFLOW_PARENT_RUN_ID": mlflow.parent_run_id}
+        found |= {"MLFLOW_EXPERIMENT_NAME": mlflow.experiment or experiment.name}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def secret_files(experiment: Experiment) -> dict[str, tuple[str, str]]:
+    """Variable -> (file on the AP, where it lies in the sandbox)."""
+    found = {}
+    for name, value in experiment.environment.items():
+        if isinstance(value, SecretFile):
+            path = PurePosixPath(value.secret_file)
+            found[name] = (value.secret_file, path.name if path.is_absolute() else str(path))
+    return found
+
+
+def _unless(lines: list[Line], name: str, value: str) -> list[str]:
+    return [] if any(line.name == name for line in lines) else [f"{name} = {value}"]
+
+
+def words_of(work: Work) -> list[str]:
+    """The command's words. ValueError when a quote is not closed."""
+    return shlex.split(work.command or "")

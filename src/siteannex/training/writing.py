@@ -1,0 +1,141 @@
+"""Write an experiment's DAG and everything it needs beside it, so that condor_submit_dag alone could run it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from siteannex.errors import AnnexError, Evidence
+from siteannex.failures import fail
+from siteannex.training.dagfile import save_text
+from siteannex.training.descriptions import RUNNER, secret_files
+from siteannex.training.experiment import Experiment
+from siteannex.training.gensubdag import Compiled
+from siteannex.training.reading import Loaded
+from siteannex.training.render import (
+    Names,
+    config_text,
+    dag_lines,
+    hook_scripts,
+    manifest_lines,
+    run_folders,
+)
+from siteannex.training.runs import node_count
+
+_CHUNK_LINES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written."""
+
+    dag: Path
+    manifest: Path
+    nodes: int
+    sha256: str
+    """Of the DAG file."""
+
+
+def default_dag(loaded: Loaded) -> Path:
+    """`NAME.dag` beside the experiment file."""
+    return loaded.path.parent / f"{loaded.experiment.name}.dag"
+
+
+def companions(dag: Path, folder: Path) -> tuple[Names, Path]:
+    """Names of config, status and job log as the DAG names them from `folder`; and the manifest's path."""
+    start = os.path.relpath(dag.resolve(), folder.resolve()).removesuffix(".dag")
+    return Names(f"{start}.config", f"{start}.status", f"{start}.jobstate"), dag.with_suffix(".manifest.jsonl")
+
+
+def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written:
+    """Write DAG, config, manifest, hooks, runner and the runs' directories. AnnexError(state-unwritable).
+
+    The DAG is meant to be submitted from the experiment file's directory: all its paths are relative to that. What
+    runs have brought back already is left alone.
+    """
+    experiment, folder = loaded.experiment, loaded.path.parent
+    names, manifest = companions(dag, folder)
+    try:
+        sha256 = _stream(dag, dag_lines(experiment, loaded.targets, names))
+        _replace(folder / names.config, config_text(experiment))
+        last = {"dag": dag.name, "dag_sha256": sha256, "nodes": node_count(experiment)}
+        _stream(manifest, (*manifest_lines(experiment), json.dumps(last)))
+        for path in run_folders(experiment):
+            (folder / path).mkdir(parents=True, exist_ok=True)
+        for name, text in hook_scripts(experiment).items():
+            (folder / experiment.name / "hooks").mkdir(exist_ok=True)
+            _replace(folder / experiment.name / "hooks" / name, text, executable=True)
+        if any(work.command is not None for work in experiment.works().values()):
+            _replace(folder / experiment.name / RUNNER, runner(), executable=True)
+    except OSError as problem:
+        raise _unwritable(folder, problem) from problem
+    return Written(dag, manifest, node_count(experiment), sha256)
+
+
+def write_compiled(compiled: Compiled, nodes: int, dag: Path) -> Written:
+    """Write a DAG made from one with GEN SUBDAG, and its manifest. AnnexError(state-unwritable)."""
+    manifest = dag.with_suffix(".manifest.jsonl")
+    told = (json.dumps({"node": name, "parameters": dict(values)}) for name, values in compiled.points.items())
+    try:
+        save_text(dag, compiled.text)
+        sha256 = hashlib.sha256(dag.read_bytes()).hexdigest()
+        _stream(manifest, (*told, json.dumps({"dag": dag.name, "dag_sha256": sha256, "nodes": nodes})))
+    except OSError as problem:
+        raise _unwritable(dag.parent, problem) from problem
+    return Written(dag, manifest, nodes, sha256)
+
+
+def missing_inputs(experiment: Experiment, folder: Path) -> list[str]:
+    """Files that jobs bring along and that are not there: `train: data.tar.gz`. What `prepare` makes is not asked."""
+    made = set(experiment.prepare.outputs) if experiment.prepare is not None else set()
+    asked = [(stage, path) for stage, work in experiment.works().items() for path in work.inputs]
+    asked += [(f"environment.{name}", path) for name, (path, _) in secret_files(experiment).items()]
+    return [
+        f"{where}: {path}"
+        for where, path in asked
+        if path not in made and "://" not in path and "$(" not in path and not (folder / path.rstrip("/")).exists()
+    ]
+
+
+def loose_secrets(experiment: Experiment, folder: Path) -> list[str]:
+    """Secret files that others than their owner may read."""
+    paths = [path for path, _ in secret_files(experiment).values()]
+    return [path for path in paths if (folder / path).exists() and (folder / path).stat().st_mode & 0o077]
+
+
+def _stream(path: Path, lines: Iterable[str]) -> str:
+    """Write lines, a few thousand at a time, and move the file into place whole; its sha256."""
+    summed = hashlib.sha256()
+    rough = path.with_name(f".{path.name}.part")
+    with rough.open("wb") as file:
+        held: list[str] = []
+        for line in lines:
+            held.append(line)
+            if len(held) >= _CHUNK_LINES:
+                summed.update(_put(file.write, held))
+                held = []
+        summed.update(_put(file.write, held))
+    rough.replace(path)
+    return summed.hexdigest()
+
+
+def _put(write: Callable[[bytes], object], lines: list[str]) -> bytes:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    write(data)
+    return data
+
+
+def _replace(path: Path, content: str | bytes, *, executable: bool = False) -> None:
+    rough = path.with_name(f".{path.name}.part")
+    rough.write_bytes(content.encode() if isinstance(content, str) else content)
+    rough.chmod(0o755 if executable else 0o644)
+    rough.replace(path)
+
+
+def _unwritable(folder: Path, problem: OSError) -> AnnexError:
+    seen = Evidence(str(problem.filename or folder), f"{problem.strerror} (errno {problem.errno})")
+    return fail("state-unwritable", folder.name, f"cannot write under {folder}", evidence=[seen])

@@ -1,0 +1,103 @@
+"""`siteannex dag` as a person types it, on a machine without HTCondor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from siteannex.cli.main import app
+from siteannex.errors import AnnexError
+from tests.unit.training.experiments import GOOD
+
+RUNNER = CliRunner()
+HERE = (("  expanse: {", "  expanse: {annex: expanse, "), ("  epochs: 4", "  epochs: 4\n  walltime: 2h"))
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An experiment file whose inputs are there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", str(tmp_path / "no-htcondor-here"))
+    monkeypatch.setenv("CONDOR_CONFIG", "/dev/null")
+    text = GOOD
+    for old, new in HERE:
+        text = text.replace(old, new)
+    (tmp_path / "train.py").touch()
+    path = tmp_path / "experiment.yaml"
+    path.write_text(text)
+    return path
+
+
+def typed(*words: str) -> str:
+    done = RUNNER.invoke(app, ["dag", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_plan_shows_the_matrix_and_what_is_needed(file: Path) -> None:
+    shown = typed("plan", str(file))
+    assert "protein: 20 points (10 lr x 2 width) x 2 runs each = 40 training runs" in shown
+    assert "320 DAG nodes" in shown
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.startswith(("expanse ", "pool "))}
+    assert rows["expanse"][1:] == ["expanse", "40", "40", "80", "0", "4", "-"]
+    assert rows["pool"][1] == "-"
+    assert "annex    delta-big: " in shown
+
+
+def test_plan_as_json_has_what_the_screen_has(file: Path) -> None:
+    (file.parent / "train.py").unlink()
+    data = json.loads(typed("plan", str(file), "--json"))
+    assert (data["runs"], data["nodes"], data["missing"]) == (40, 320, ["train: train.py"])
+    assert sum(site["epochs"] for site in data["sites"]) == 160
+    assert data["annexes"] == {"expanse": "expanse", "delta-big": "delta"}
+
+
+def test_a_ceiling_needs_every_walltime(file: Path) -> None:
+    assert "ceiling  not known: write walltime:" in typed("plan", str(file))
+    text = file.read_text().replace("evaluate: {", "evaluate: {walltime: 1h, ").replace("cpus: 8,", "cpus: 8, gpus: 2,")
+    file.write_text(text)
+    data = json.loads(typed("plan", str(file), "--json"))
+    assert data["gpu_hours_ceiling"] == 40 * 2 * (2 + 1)
+
+
+def test_render_writes_the_dag_and_says_where(file: Path) -> None:
+    shown = typed("render", str(file))
+    assert f"{file.parent}/protein.dag: 320 nodes" in shown
+    assert (file.parent / "protein.manifest.jsonl").is_file()
+    assert (file.parent / "protein/siteannex-epoch").read_bytes().startswith(b"#!/usr/bin/env python3\n")
+    other = json.loads(typed("render", str(file), "-o", str(file.parent / "x.dag"), "--json"))
+    assert (other["dag"], other["nodes"]) == (str(file.parent / "x.dag"), 320)
+
+
+def test_render_takes_a_dag_with_gen(tmp_path: Path) -> None:
+    (tmp_path / "t.subdag").write_text('JOB {run}-a a.sub\nVARS {run}-a lr="{lr}"\n')
+    (tmp_path / "flow.dag").write_text("GEN SUBDAG g t.subdag run, lr from\n    1, 0.1\n    2, 0.2\n")
+    shown = typed("render", str(tmp_path / "flow.dag"), "-o", str(tmp_path / "plain.dag"))
+    assert "plain.dag: 2 nodes" in shown
+    assert 'VARS 2-a PREPEND lr="0.2"' in (tmp_path / "plain.dag").read_text()
+    last = json.loads((tmp_path / "plain.manifest.jsonl").read_text().splitlines()[-1])
+    assert last["nodes"] == 2
+
+
+def test_submit_without_its_inputs_submits_nothing(file: Path) -> None:
+    (file.parent / "train.py").unlink()
+    with pytest.raises(AnnexError, match="inputs-missing"):
+        RUNNER.invoke(app, ["dag", "submit", str(file)], catch_exceptions=False)
+    assert not (file.parent / "protein.dag").exists()
+
+
+def test_submit_on_a_machine_without_htcondor_is_refused_with_the_reason(file: Path) -> None:
+    with pytest.raises(AnnexError) as raised:
+        RUNNER.invoke(app, ["dag", "submit", str(file)], catch_exceptions=False)
+    assert raised.value.failure.code == "dag-refused"
+    assert "not on your PATH" in raised.value.failure.evidence[0].text
+
+
+@pytest.mark.parametrize("verb", ["plan", "render", "submit"])
+def test_help_shows_two_examples(verb: str) -> None:
+    shown = typed(verb, "--help")
+    assert shown.count(f"siteannex dag {verb} ") >= 2
