@@ -43,7 +43,12 @@ FAILURES: dict[str, FailureKind] = {
     "request-impossible": FailureKind(
         Stage.PLAN,
         "No partition of the site can give what was asked.",
-        "Ask for less, or name another partition.",
+        "Ask for less; siteannex plan with the same options shows which sites would do.",
+    ),
+    "account-missing": FailureKind(
+        Stage.PLAN,
+        "The site takes no job without an allocation to charge, and none was given.",
+        "Add --account NAME, or write account: NAME for the site in your config.yaml.",
     ),
     "request-differs": FailureKind(
         Stage.PLAN,

@@ -25,12 +25,21 @@ class Request:
     """GPUs of the whole annex."""
     nodes: int | None = None
     """Number of pilots, each on a node of its own; None lets the planner choose."""
+    gpus_per_pilot: int | None = None
+    gpu_type: str | None = None
+    """The site's word for the GPU, or the catalogue's: `a100`."""
+    gpu_memory_mib: int | None = None
+    """The least memory of one GPU as cards are sold; drivers report up to 8 % less."""
+    gpu_capability: float | None = None
+    bf16: bool = False
     cpus: int | None = None
     """CPUs of each pilot."""
     memory_mib: int | None = None
     """Memory of each pilot."""
     partition: str | None = None
     account: str | None = None
+    preemptible: bool = False
+    """Partitions whose jobs can be preempted may be chosen."""
     lifetime_s: int = 3600
     idle_s: int = 600
     join: Join = Join.AUTO
@@ -85,7 +94,12 @@ class Plan:
     """GPU-hours billed if every pilot runs its whole walltime."""
     ceiling_core_hours: float
     notes: tuple[str, ...] = ()
-    """What the reader should know: why this partition, rounding, stale facts."""
+    """What the reader should know: rounding, stale and doubtful facts, preemption."""
+    passed_over: tuple[str, ...] = ()
+    """The partitions that come close and were not chosen, each with the reason."""
+    charge: float | None = None
+    """The ceiling in the site's own unit; None where its rate is not known."""
+    charge_unit: str = ""
     deadlines: Deadlines = Deadlines()
     """The site's, as they were when this was planned."""
     node_kind: str = ""

@@ -49,6 +49,11 @@ def format_memory(mib: int) -> str:
     return f"{mib} MB"
 
 
+def write_memory(mib: int) -> str:
+    """Write MiB exactly, as an option takes it: `16GB`, `47661MB`."""
+    return f"{mib // 1024}GB" if mib % 1024 == 0 else f"{mib}MB"
+
+
 def parse_duration_s(text: str) -> int:
     """Read a duration such as `4h`, `1h30m` or `2d`; the result is in seconds. Raises ValueError with what to write."""
     cleaned = text.strip().lower().replace(" ", "")
@@ -73,6 +78,16 @@ def format_duration(seconds: float) -> str:
     if whole < 86400:
         return _two(whole, 3600, "h", 60, "m")
     return _two(whole, 86400, "d", 3600, "h")
+
+
+def write_duration(seconds: int) -> str:
+    """Write seconds exactly, as an option takes them: `4h`, `1h30m`, `2d`."""
+    parts = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    words = ""
+    for size, unit in parts:
+        count, seconds = divmod(seconds, size)
+        words += f"{count}{unit}" if count else ""
+    return words or "0s"
 
 
 def _two(whole: int, big: int, big_unit: str, small: int, small_unit: str) -> str:

@@ -18,7 +18,7 @@ from siteannex.model import (
     Request,
     Slot,
 )
-from siteannex.site.schema import Caps, Gpus, Login, NodeKind, Partition, Site
+from siteannex.site.schema import Gpus, Login, NodeKind, Partition, Site
 
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 TODAY = date(2026, 11, 29)
@@ -31,17 +31,16 @@ def ago(seconds: float) -> datetime:
 
 
 def node(**changes: Any) -> NodeKind:
-    """A 16-core, 64 GB node with four A100."""
-    return NodeKind(**{"name": "a100", "cores": 16, "memory": 65536, "gpus": A100, **changes})
+    """Two 16-core, 64 GB nodes with four A100 each."""
+    return NodeKind(**{"name": "a100", "count": 2, "cores": 16, "memory": 65536, "gpus": A100, **changes})
 
 
-def partition(*, max_nodes: int | None = 2, nodes: tuple[NodeKind, ...] | None = None, **changes: Any) -> Partition:
+def partition(*, nodes: tuple[NodeKind, ...] | None = None, **changes: Any) -> Partition:
     """A shared partition of two such nodes."""
     facts: dict[str, Any] = {
         "sharing": "shared",
         "nodes": nodes or (node(),),
         "max_walltime": 4 * 3600,
-        "caps": Caps(nodes_per_job=max_nodes),
         "gpu_request": "--gres=gpu:{type}:{count}",
         "verified": date(2026, 11, 1),
         "source": "test",

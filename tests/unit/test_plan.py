@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from siteannex.annex.plan import differences, plan_annex
+from siteannex.annex.plan import choose, differences, passed_over, plan_annex
 from siteannex.errors import AnnexError, Stage
+from siteannex.failures import FAILURES
 from siteannex.model import Join, Plan, Request
-from siteannex.site.schema import Caps, Gpus, Partition, Site
+from siteannex.site.schema import Caps, Charge, Gpus, Preemption, Scheduler, Site
 from tests.unit.samples import TODAY, node, partition, request, site
 
 
 def planned(asked: Request, at: Site | None = None) -> Plan:
     return plan_annex(asked, at or site(), annex_id="sweep1-00000001", today=TODAY)
-
-
-def planned_or_none(asked: Request, at: Site) -> Plan | None:
-    try:
-        return planned(asked, at)
-    except AnnexError:
-        return None
 
 
 def refused(asked: Request, at: Site | None = None) -> str:
@@ -67,10 +60,17 @@ def test_nodes_asked_are_nodes_given() -> None:
     assert planned(request(gpus=0, nodes=2, partition="gpu-shared")).pilots == 2
 
 
-def test_an_exclusive_partition_gives_and_bills_the_whole_node() -> None:
+def test_an_exclusive_partition_gives_and_bills_whole_nodes() -> None:
     plan = planned(request(gpus=2, partition="gpu"))
-    assert (plan.shape.gpus, plan.shape.cpus, plan.shape.memory_mib) == (2, 16, 65536)
+    assert (plan.pilots, plan.shape.gpus, plan.shape.cpus, plan.shape.memory_mib) == (1, 4, 16, 65536)
     assert (plan.ceiling_gpu_hours, plan.ceiling_core_hours) == (4.0, 16.0)
+    assert "gpu gives whole nodes: you get and pay for 4 GPUs" in plan.notes
+    assert planned(request(gpus=7, partition="gpu")).pilots == 2
+
+
+def test_the_user_may_cut_pilots_small() -> None:
+    plan = planned(request(gpus=4, gpus_per_pilot=1))
+    assert (plan.pilots, plan.shape.gpus) == (4, 1)
 
 
 def test_the_shared_partition_is_chosen_while_it_costs_less() -> None:
@@ -87,7 +87,7 @@ def test_cpus_asked_bring_their_share_of_memory_when_that_is_more() -> None:
 
 def test_memory_is_never_planned_as_zero_which_slurm_reads_as_the_whole_node() -> None:
     tiny = site(partitions={"p": partition(nodes=(node(memory=8),))})
-    assert planned(request(gpus=0), tiny).shape.memory_mib == 1
+    assert planned(request(gpus=0, partition="p"), tiny).shape.memory_mib == 1
 
 
 def test_memory_asked_is_memory_given() -> None:
@@ -110,9 +110,9 @@ def test_a_refusal_names_every_partition_and_its_reason() -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (request(gpus=12), "gpu-shared: at most 8 GPUs (2 nodes x 4), 12 asked"),
+        (request(gpus=12), "gpu-shared: at most 8 GPUs of this kind, 12 needed"),
         (request(gpus=12), "debug: no GPUs here"),
-        (request(gpus=3, nodes=2), "3 GPUs do not divide over 2 nodes of at most 4 GPUs"),
+        (request(gpus=3, nodes=2, partition="gpu-shared"), "3 GPUs do not divide over 2 nodes of at most 4 GPUs"),
         (request(gpus=1, cpus=17), "at most 16 cores a node, 17 asked"),
         (request(gpus=1, memory_mib=65537), "at most 64 GB a node"),
         (request(partition="gpuu"), "no partition 'gpuu' here; known: debug, gpu-shared, gpu"),
@@ -123,8 +123,89 @@ def test_a_refusal_says_the_limit_and_what_was_asked(asked: Request, words: str)
     assert words in refused(replace(asked, lifetime_s=1800))
 
 
-def test_the_partitions_passed_over_are_told_in_the_notes() -> None:
-    assert "not chosen: debug: no GPUs here" in planned(request(gpus=2, lifetime_s=1800)).notes
+def test_partitions_of_the_wrong_sort_are_passed_over_in_silence_and_the_others_with_their_reason() -> None:
+    assert planned(request(gpus=2, lifetime_s=1800)).passed_over == ("gpu: fits, bills 2 GPU-h",)
+    everything = passed_over(choose(request(gpus=2), site()), whole=True)
+    assert everything == ["gpu: fits, bills 4 GPU-h", "debug: no GPUs here"]
+
+
+def test_without_gpus_nodes_that_have_some_are_left_to_those_who_need_them() -> None:
+    assert "gpu: its nodes are for GPU jobs" in refused(request(gpus=0, lifetime_s=3600))
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"gpu_type": "h100"}, "its GPUs are a100, not h100"),
+        ({"gpu_memory_mib": 60 * 1024}, "its a100 have 39.6 GB each, 60 GB asked"),
+        ({"gpu_capability": 9.0}, "its a100 have capability 8.0, 9.0 asked"),
+    ],
+)
+def test_gpus_that_do_not_do_are_refused_by_what_they_lack(wish: dict[str, Any], words: str) -> None:
+    assert words in refused(request(**wish))
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"gpu_type": "A100"},
+        {"gpu_type": "nvidia_a100-sxm4-40gb"},
+        {"gpu_memory_mib": 40 * 1024},
+        {"gpu_capability": 8.0, "bf16": True},
+    ],
+)
+def test_gpus_are_known_by_every_spelling_and_by_the_memory_they_are_sold_with(wish: dict[str, Any]) -> None:
+    assert planned(request(**wish)).partition == "gpu-shared"
+
+
+def test_memory_that_nobody_has_seen_is_not_taken_for_enough() -> None:
+    at = site(partitions={"p": partition(nodes=(node(gpus=Gpus(type="x", model="A100", per_node=4)),))})
+    assert "the memory of its x is not known" in refused(request(gpu_memory_mib=1024), at)
+    assert "its x have no bf16" in refused(
+        request(bf16=True),
+        site(partitions={"p": partition(nodes=(node(gpus=Gpus(type="x", model="V100", per_node=4)),))}),
+    )
+
+
+def test_preemptible_and_restricted_partitions_are_only_taken_when_asked_for() -> None:
+    at = site(
+        partitions={
+            "ours": partition(restricted="members of the lab only"),
+            "cheap": partition(preemption=Preemption(grace=300), charge=Charge(unit="SU", per="gpu_hour", factor=0.5)),
+            "usual": partition(charge=Charge(unit="SU", per="gpu_hour")),
+        }
+    )
+    assert planned(request(), at).partition == "usual"
+    cheap = planned(request(preemptible=True), at)
+    assert (cheap.partition, cheap.charge, cheap.charge_unit) == ("cheap", 1.0, "SU")
+    assert "its jobs can be preempted" in cheap.notes
+    assert planned(request(partition="ours"), at).partition == "ours"
+
+
+def test_a_refusal_names_the_nearest_requests_that_fit() -> None:
+    with pytest.raises(AnnexError) as raised:
+        planned(request(gpus=12, gpu_memory_mib=60 * 1024, lifetime_s=1800))
+    assert raised.value.failure.hint == FAILURES["request-impossible"].hint
+    with pytest.raises(AnnexError) as raised:
+        planned(request(gpus=12, lifetime_s=1800))
+    assert raised.value.failure.hint == "nearest that fits: --gpus 8"
+    with pytest.raises(AnnexError) as raised:
+        planned(request(gpus=2, lifetime_s=86400))
+    assert raised.value.failure.hint == "nearest that fits: --lifetime 4h"
+
+
+def test_a_site_that_takes_no_job_without_an_account_is_not_rung_without_one() -> None:
+    strict = site(account=None, scheduler=Scheduler(account_required=True, list_accounts="accounts"))
+    with pytest.raises(AnnexError) as raised:
+        planned(request(), strict)
+    assert raised.value.failure.code == "account-missing"
+    assert "accounts lists yours there" in raised.value.failure.hint
+    assert planned(request(account="mine"), strict).account == "mine"
+
+
+def test_doubtful_facts_are_told() -> None:
+    doubtful = partition(confidence="doubtful", doubts=("3 or 4 GPUs a job",))
+    assert "in doubt: 3 or 4 GPUs a job" in planned(request(), site(partitions={"gpu": doubtful})).notes
 
 
 @pytest.mark.parametrize(
@@ -141,69 +222,3 @@ def test_differences_name_each_field_that_differs_and_nothing_else() -> None:
         "--gpus 4 asked, 2 living",
         "--join direct asked, auto living",
     )
-
-
-partitions = st.builds(
-    lambda sharing, cores, memory, walltime, nodes, cap, gpus: partition(
-        sharing=sharing,
-        nodes=(node(cores=cores, memory=memory, gpus=gpus),),
-        max_walltime=walltime,
-        caps=Caps(nodes_per_job=nodes, gpus_per_job=min(cap, gpus.per_node * (nodes or 1)) if cap and gpus else None),
-        gpu_request="--gpus={count}" if gpus else None,
-    ),
-    st.sampled_from(["shared", "exclusive"]),
-    st.integers(1, 288),
-    st.integers(1, 4 * 1024**2),
-    st.integers(60, 7 * 86400),
-    st.none() | st.integers(1, 64),
-    st.none() | st.integers(1, 32),
-    st.none() | st.builds(lambda per_node: Gpus(type="a100", model="A100", per_node=per_node), st.integers(1, 16)),
-)
-requests = st.builds(
-    Request,
-    name=st.just("sweep1"),
-    site=st.just("lab"),
-    gpus=st.integers(0, 64),
-    nodes=st.none() | st.integers(1, 40),
-    cpus=st.none() | st.integers(1, 300),
-    memory_mib=st.none() | st.integers(1, 5 * 1024**2),
-    partition=st.none() | st.sampled_from(["p0", "p1"]),
-    lifetime_s=st.integers(1, 8 * 86400),
-)
-
-
-@given(requests, st.lists(partitions, min_size=1, max_size=3))
-def test_a_plan_never_exceeds_its_partition_and_gives_all_that_was_asked(
-    asked: Request, facts: list[Partition]
-) -> None:
-    at = site(partitions={f"p{index}": each for index, each in enumerate(facts)})
-    plan = planned_or_none(asked, at)
-    if plan is None:
-        told = refused(asked, at)
-        assert asked.partition or all(f"{name}: " in told for name in at.partitions)
-        return
-    chosen, shape = at.partitions[plan.partition], plan.shape
-    [kind] = chosen.nodes
-    assert asked.partition in (None, plan.partition)
-    assert 1 <= shape.cpus <= (kind.cores or 0)
-    assert 1 <= shape.memory_mib <= (kind.memory or 0)
-    assert plan.walltime_s == asked.lifetime_s <= (chosen.max_walltime or 0)
-    assert plan.pilots <= (chosen.caps.nodes_per_job or plan.pilots)
-    assert plan.pilots * shape.gpus == asked.gpus
-    assert asked.nodes in (None, plan.pilots)
-    assert shape.cpus == asked.cpus or asked.cpus is None
-    assert shape.memory_mib == asked.memory_mib or asked.memory_mib is None
-    if shape.gpus:
-        assert kind.gpus is not None
-        assert shape.gpus <= min(kind.gpus.per_node, chosen.caps.gpus_per_job or 99)
-    billed = kind.gpus.per_node if chosen.sharing == "exclusive" and kind.gpus else shape.gpus
-    assert plan.ceiling_gpu_hours == pytest.approx(billed * plan.pilots * plan.walltime_s / 3600, abs=0.001)
-    assert plan.ceiling_core_hours >= shape.cpus * plan.pilots * plan.walltime_s / 3600 - 0.001
-
-
-@given(requests, requests)
-def test_two_requests_differ_exactly_where_their_fields_do(asked: Request, living: Request) -> None:
-    differ = [name for name in asdict(asked) if name != "name" and asdict(asked)[name] != asdict(living)[name]]
-    words = differences(asked, living)
-    assert len(words) == len(differ)
-    assert all(line.startswith("--") for line in words)

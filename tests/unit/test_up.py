@@ -260,9 +260,9 @@ def test_a_failed_pack_ends_the_annex_and_frees_its_name(world: World) -> None:
 
 
 def test_a_dry_run_is_the_plan_and_its_options_and_no_effect() -> None:
-    planned, options = dry_run(request(), site(), TODAY)
-    assert planned.partition == "gpu-shared"
-    assert "--gres=gpu:a100:2" in options
+    would = dry_run(request(), site(), TODAY)
+    assert would.plan.partition == "gpu-shared"
+    assert "#SBATCH --gres=gpu:a100:2\n" in would.script
 
 
 def test_a_plan_and_its_ceiling_are_told_in_a_line() -> None:

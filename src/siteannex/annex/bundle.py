@@ -92,13 +92,18 @@ def render_bundle(
         raise ValueError(f"origin {origin!r} cannot be written into a pilot's files")
     context = {**_context(plan, site, pool, software, options), "origin": origin}
     files = {
-        "batch.sh": _render("batch.sh.j2", context),
+        "batch.sh": batch_script(plan, site, options),
         "ep.conf": _render("ep.conf.j2", context),
         "params.sh": _assignments(_parameters(plan, site, pool, software)),
         ORIGIN_FILE: f"{origin}\n",
         **pilot_files(),
     }
     return Bundle(files, token)
+
+
+def batch_script(plan: Plan, site: Site, options: Sequence[str]) -> str:
+    """What sbatch is given. It holds nothing but the plan, so that it can be shown before anything is done."""
+    return _render("batch.sh.j2", _batch_context(plan, site, options))
 
 
 def pilot_files() -> dict[str, str]:
@@ -155,14 +160,9 @@ def _checked(plan: Plan, pool: PoolFacts, software: EpSoftware, options: Sequenc
 
 def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, options: Sequence[str]) -> dict[str, Any]:
     return {
-        # A login shell only where the site's lines need one (`module` is a function of /etc/profile.d).
-        "shell": "/bin/bash -l" if site.environment else "/bin/sh",
-        "options": list(options),
-        "annex_id": plan.annex_id,
+        **_batch_context(plan, site, options),
         "name": plan.request.name,
         "site": site.name,
-        "home": shell_path(site.directories.home),
-        "environment": list(site.environment),
         "network_interface": site.ep.network_interface,
         "lines": list(site.ep.config),
         "collector": pool.collector,
@@ -176,6 +176,17 @@ def _context(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware, opti
         "gpus": plan.shape.gpus,
         "idle_s": max(1, plan.idle_s),
         "vacate_s": endgame(plan.walltime_s).vacate_s,
+    }
+
+
+def _batch_context(plan: Plan, site: Site, options: Sequence[str]) -> dict[str, Any]:
+    return {
+        # A login shell only where the site's lines need one (`module` is a function of /etc/profile.d).
+        "shell": "/bin/bash -l" if site.environment else "/bin/sh",
+        "options": list(options),
+        "annex_id": plan.annex_id,
+        "home": shell_path(site.directories.home),
+        "environment": list(site.environment),
     }
 
 
@@ -222,7 +233,7 @@ def _promised_gpus(plan: Plan, site: Site) -> tuple[str, int]:
     asked = [gpus for gpus in kinds if not typed or gpus.type == plan.shape.gpu_type]
     if len({gpus.model for gpus in asked}) != 1:
         return "", 0
-    return asked[0].model, min(gpus.memory or gpus.memory_nominal or 0 for gpus in asked)
+    return asked[0].model, min(gpus.memory_floor or 0 for gpus in asked)
 
 
 def _assignments(parameters: Mapping[str, str | int | list[str]]) -> str:

@@ -6,49 +6,68 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from siteannex.annex.layout import Layout, Refusal, lay_out
+from siteannex.annex.nearest import nearest_requests
 from siteannex.errors import Evidence
 from siteannex.failures import fail
-from siteannex.model import PilotShape, Plan, Request
-from siteannex.site.schema import NodeKind, Partition, Site
+from siteannex.model import Plan, Request
+from siteannex.site.schema import Partition, Site
 from siteannex.units import format_duration, format_memory
 
 STALE_AFTER_DAYS = 365
+TESTS_UP_TO_S = 4 * 3600
+"""Partitions with a walltime this short are for tests (debug, dev, interactive), whatever a site calls them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    partition: str
-    facts: Partition
-    kind: NodeKind
-    pilots: int
-    shape: PilotShape
-    billed_gpus: int
-    billed_cores: int
+class Choice:
+    """Every way the request fits a site, the chosen one first, and why the rest does not."""
+
+    fits: tuple[Layout, ...]
+    refusals: tuple[Refusal, ...]
 
 
-class _DoesNotFitError(Exception):
-    """Why a partition cannot give what was asked; the text is shown to the user."""
+def choose(request: Request, site: Site) -> Choice:
+    """Try every kind of node of every partition (or of the one asked for); the cheapest that fits comes first."""
+    tried = [
+        lay_out(request, name, facts, kind)
+        for name, facts in _candidates(request, site).items()
+        for kind in facts.nodes
+    ]
+    fits = [each for each in tried if isinstance(each, Layout)]
+    in_one_unit = len({each.bill.unit for each in fits if each.bill.charge is not None}) == 1
+    all_priced = in_one_unit and all(each.bill.charge is not None for each in fits)
+    ranked = sorted(fits, key=lambda layout: _price(layout, all_priced=all_priced))
+    return Choice(tuple(ranked), tuple(each for each in tried if isinstance(each, Refusal)))
+
+
+def _price(layout: Layout, *, all_priced: bool) -> tuple[float, ...]:
+    """What costs least; then what wastes least: fewer GPU-hours, smaller GPUs; of equals not one for short tests."""
+    bill = layout.bill
+    charge = bill.charge if all_priced and bill.charge is not None else bill.gpu_hours or bill.core_hours
+    memory = (layout.kind.gpus.memory_floor or 0) if layout.kind.gpus else 0
+    for_tests = layout.facts.max_walltime is not None and layout.facts.max_walltime <= TESTS_UP_TO_S
+    return (charge, bill.gpu_hours, memory, for_tests, bill.core_hours)
 
 
 def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> Plan:
-    """Choose the partition that costs least and still fits. AnnexError(request-impossible) names every reason."""
-    layouts: list[_Layout] = []
-    refusals: list[str] = []
-    for name, facts in _candidates(request, site).items():
-        for kind in facts.nodes:
-            try:
-                layouts.append(_lay_out(request, name, facts, kind))
-            except _DoesNotFitError as reason:
-                refusals.append(f"{name}{f' ({kind.name})' if len(facts.nodes) > 1 else ''}: {reason}")
-    if not layouts:
-        raise fail(
-            "request-impossible",
-            site.name,
-            "no partition gives what was asked",
-            evidence=[Evidence(f"site facts of {site.name}, partition by partition", "\n".join(refusals))],
-        )
-    best = min(layouts, key=lambda layout: (layout.billed_gpus * layout.pilots, layout.billed_cores * layout.pilots))
-    hours = request.lifetime_s / 3600
+    """The plan of the cheapest layout.
+
+    AnnexError request-impossible names every reason and the nearest requests that fit; account-missing where the site
+    takes no job without an allocation and none is known.
+    """
+    choice = choose(request, site)
+    if not choice.fits:
+        raise _impossible(request, site, choice.refusals)
+    plan = plan_of(request, site, choice, annex_id=annex_id, today=today)
+    if plan.account is None and site.scheduler.account_required:
+        raise _accountless(site, choice.fits[0].facts)
+    return plan
+
+
+def plan_of(request: Request, site: Site, choice: Choice, *, annex_id: str, today: date) -> Plan:
+    """The plan of a choice that fits, whether or not an account is known."""
+    best = choice.fits[0]
     return Plan(
         request=request,
         annex_id=annex_id,
@@ -60,15 +79,40 @@ def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> P
         shape=best.shape,
         walltime_s=request.lifetime_s,
         idle_s=request.idle_s,
-        ceiling_gpu_hours=round(best.billed_gpus * best.pilots * hours, 3),
-        ceiling_core_hours=round(best.billed_cores * best.pilots * hours, 3),
-        notes=(
-            *_age_note(best.facts, today),
-            *_whole_node_note(best),
-            *(f"not chosen: {refusal}" for refusal in refusals),
-        ),
+        ceiling_gpu_hours=best.bill.gpu_hours,
+        ceiling_core_hours=best.bill.core_hours,
+        charge=best.bill.charge,
+        charge_unit=best.bill.unit,
+        notes=tuple(_notes(request, best, today)),
+        passed_over=tuple(passed_over(choice)),
         deadlines=site.deadlines.seconds(),
     )
+
+
+def passed_over(choice: Choice, *, whole: bool = False) -> list[str]:
+    """Why each other partition was not chosen; without `whole` only those whose nodes would have done."""
+    best, *others = choice.fits
+    dearer = [
+        f"{_named(each.partition, each.kind.name, each.facts)}: {_costs(each, best)}"
+        for each in others
+        if whole or each.partition != best.partition
+    ]
+    refused = [f"{each.partition}: {each.text}" for each in choice.refusals if whole or not each.about_kind]
+    return list(dict.fromkeys([*dearer, *refused]))
+
+
+def _named(partition: str, kind: str, facts: Partition) -> str:
+    return f"{partition} ({kind})" if len(facts.nodes) > 1 and kind else partition
+
+
+def _costs(other: Layout, best: Layout) -> str:
+    if other.bill.charge is not None and best.bill.charge is not None and other.bill.charge > best.bill.charge:
+        return f"fits, {other.bill.charge:g} {other.bill.unit}"
+    if other.bill.gpu_hours > best.bill.gpu_hours:
+        return f"fits, bills {other.bill.gpu_hours:g} GPU-h"
+    if other.bill.core_hours > best.bill.core_hours and not best.bill.gpu_hours:
+        return f"fits, bills {other.bill.core_hours:g} core-h"
+    return "fits as well, at the same price"
 
 
 def _candidates(request: Request, site: Site) -> Mapping[str, Partition]:
@@ -80,101 +124,85 @@ def _candidates(request: Request, site: Site) -> Mapping[str, Partition]:
     return {request.partition: site.partitions[request.partition]}
 
 
-def _lay_out(request: Request, name: str, facts: Partition, kind: NodeKind) -> _Layout:
-    pilots, gpus = _spread(request, facts, kind)
-    if facts.max_walltime is not None and request.lifetime_s > facts.max_walltime:
-        raise _DoesNotFitError(
-            f"at most {format_duration(facts.max_walltime)} a job, {format_duration(request.lifetime_s)} asked"
-        )
-    most_nodes = _most_nodes(facts, kind)
-    if most_nodes is not None and pilots > most_nodes:
-        raise _DoesNotFitError(f"at most {most_nodes} nodes, {pilots} needed")
-    cores, whole_memory = kind.cores, kind.memory_usable
-    if cores is None or whole_memory is None:
-        raise _DoesNotFitError("how many cores and how much memory its nodes have is not known")
-    exclusive = facts.sharing == "exclusive"
-    share = 1.0 if exclusive else (gpus / kind.gpus.per_node if gpus and kind.gpus else 0.0)
-    cpus = request.cpus or max(1, int(cores * share))
-    memory = request.memory_mib or max(
-        1, int(whole_memory * share), cpus * whole_memory // cores
-    )  # never 0: sbatch reads --mem=0 as all of the node's memory
-    if cpus > cores:
-        raise _DoesNotFitError(f"at most {cores} cores a node, {cpus} asked")
-    if memory > whole_memory:
-        raise _DoesNotFitError(f"at most {format_memory(whole_memory)} a node, {format_memory(memory)} asked")
-    return _Layout(
-        partition=name,
-        facts=facts,
-        kind=kind,
-        pilots=pilots,
-        shape=PilotShape(gpus, kind.gpus.type if gpus and kind.gpus else None, cpus, memory),
-        billed_gpus=kind.gpus.per_node if exclusive and kind.gpus else gpus,
-        billed_cores=cores if exclusive else cpus,
+def _impossible(request: Request, site: Site, refusals: tuple[Refusal, ...]) -> Exception:
+    near = nearest_requests(request, lambda asked: bool(choose(asked, site).fits), site)
+    return fail(
+        "request-impossible",
+        site.name,
+        "no partition gives what was asked",
+        evidence=[
+            Evidence(
+                f"site facts of {site.name}, partition by partition",
+                "\n".join(dict.fromkeys(f"{each.partition}: {each.text}" for each in refusals)),
+            )
+        ],
+        hint=f"nearest that fits: {'; or '.join(near)}" if near else None,
     )
 
 
-def _most_nodes(facts: Partition, kind: NodeKind) -> int | None:
-    return min((most for most in (facts.caps.nodes_per_job, kind.count) if most is not None), default=None)
+def _accountless(site: Site, facts: Partition) -> Exception:
+    listing = f" ({site.scheduler.list_accounts} lists yours there)" if site.scheduler.list_accounts else ""
+    form = f", of the form {facts.allocation}" if facts.allocation else ""
+    return fail(
+        "account-missing",
+        site.name,
+        f"{site.name} takes no job without an account",
+        hint=f"Add --account NAME{form}{listing}.",
+    )
 
 
-def _spread(request: Request, facts: Partition, kind: NodeKind) -> tuple[int, int]:
-    """(pilots, GPUs of each): as few equal pilots as the node and the job cap allow."""
-    if request.gpus == 0:
-        return request.nodes or 1, 0
-    if kind.gpus is None:
-        raise _DoesNotFitError("no GPUs here")
-    cap = min(kind.gpus.per_node, facts.caps.gpus_per_job or kind.gpus.per_node)
-    most_nodes = _most_nodes(facts, kind)
-    most = cap * most_nodes if most_nodes else None
-    if most is not None and request.gpus > most:
-        raise _DoesNotFitError(f"at most {most} GPUs ({most_nodes} nodes x {cap}), {request.gpus} asked")
-    for pilots in [request.nodes] if request.nodes else range(1, request.gpus + 1):
-        if request.gpus % pilots == 0 and request.gpus // pilots <= cap:
-            if most_nodes is not None and pilots > most_nodes:
-                raise _DoesNotFitError(f"{request.gpus} GPUs do not divide evenly over {most_nodes} nodes of {cap}")
-            return pilots, request.gpus // pilots
-    raise _DoesNotFitError(f"{request.gpus} GPUs do not divide over {request.nodes} nodes of at most {cap} GPUs")
+def _notes(request: Request, best: Layout, today: date) -> list[str]:
+    """The age of the facts, then what is unusual about this layout."""
+    facts, shape = best.facts, best.shape
+    got = best.pilots * shape.gpus
+    whole = f"{best.partition} gives whole nodes: you get and pay for {got} GPUs" if got > request.gpus else ""
+    preempted = "its jobs can be preempted" if facts.preemption is not None else ""
+    doubts = [f"in doubt: {text}" for text in facts.doubts] if facts.confidence == "doubtful" else []
+    return [text for text in (_age(facts, today), whole, preempted, *doubts) if text]
 
 
-def _whole_node_note(layout: _Layout) -> tuple[str, ...]:
-    if layout.billed_gpus == layout.shape.gpus:
-        return ()
-    return (f"{layout.partition} gives whole nodes: you get and pay for {layout.billed_gpus} GPUs each",)
-
-
-def _age_note(facts: Partition, today: date) -> tuple[str, ...]:
+def _age(facts: Partition, today: date) -> str:
     age = (today - facts.verified).days
     if age <= STALE_AFTER_DAYS:
-        return (f"site facts verified {facts.verified.isoformat()}",)
-    return (f"site facts are {age} days old (verified {facts.verified.isoformat()}): they may be stale",)
+        return f"site facts verified {facts.verified.isoformat()}"
+    return f"site facts are {age} days old (verified {facts.verified.isoformat()}): they may be stale"
 
 
 def differences(asked: Request, living: Request) -> tuple[str, ...]:
     """What differs between a new request and the one an annex was made for, by option: `--gpus 4 asked, 2 living`."""
     return tuple(
         f"--{option} {_shown(field, getattr(asked, field))} asked, {_shown(field, getattr(living, field))} living"
-        for field, option in _OPTIONS.items()
+        for field, option in OPTIONS.items()
         if getattr(asked, field) != getattr(living, field)
     )
 
 
-_OPTIONS = {
+OPTIONS = {
     "site": "site",
     "gpus": "gpus",
     "nodes": "nodes",
+    "gpus_per_pilot": "gpus-per-pilot",
+    "gpu_type": "gpu-type",
+    "gpu_memory_mib": "gpu-memory",
+    "gpu_capability": "gpu-capability",
+    "bf16": "bf16",
     "cpus": "cpus",
     "memory_mib": "mem",
     "partition": "partition",
     "account": "account",
+    "preemptible": "preemptible",
     "lifetime_s": "lifetime",
     "idle_s": "idle",
     "join": "join",
 }
+"""Field of a request -> its option on the command line."""
 
 
 def _shown(field: str, value: object) -> str:
     if value is None:
         return "not"
-    if field == "memory_mib":
+    if field.endswith("_mib"):
         return format_memory(int(str(value)))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return format_duration(int(str(value))) if field.endswith("_s") else str(value)

@@ -11,6 +11,8 @@ from siteannex.model import BatchState, Plan
 from siteannex.ports import Pool
 from siteannex.units import format_duration, format_memory, format_when, seconds_between
 
+_MOST_PASSED_OVER = 3
+
 
 def plan_text(plan: Plan) -> str:
     """`lab, partition gpu-shared: 1 pilot x 2 a100 (8 cores, 30 GB), 1 h, account abc123`."""
@@ -23,8 +25,17 @@ def plan_text(plan: Plan) -> str:
 
 
 def ceiling_text(plan: Plan) -> str:
-    """The most the plan can cost: `2 GPU-h`, or core-hours without GPUs."""
-    return f"{plan.ceiling_gpu_hours:g} GPU-h" if plan.shape.gpus else f"{plan.ceiling_core_hours:g} core-h"
+    """The most the plan can cost: `16 GPU-h = 16 SU`; core-hours without GPUs, the site's unit where it is known."""
+    hours = f"{plan.ceiling_gpu_hours:g} GPU-h" if plan.shape.gpus else f"{plan.ceiling_core_hours:g} core-h"
+    return hours if plan.charge is None else f"{hours} = {plan.charge:g} {plan.charge_unit}"
+
+
+def passed_over_text(plan: Plan) -> str:
+    """`not chosen: gpu-shared: at most 3 GPUs a job, 4 asked`, the closest ones only."""
+    shown = plan.passed_over[:_MOST_PASSED_OVER]
+    left = len(plan.passed_over) - len(shown)
+    more = f"; and {left} more (--dry-run shows all)" if left else ""
+    return f"not chosen: {'; '.join(shown)}{more}" if shown else ""
 
 
 def ready_text(annex: Annex, verdict: Verdict, pool: Pool, now: datetime) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from siteannex.annex.bundle import bundle_archive, drain_notice_s, render_bundle
+from siteannex.annex.bundle import batch_script, bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import Target, end_now
 from siteannex.annex.events import What
 from siteannex.annex.judge import judge
 from siteannex.annex.packing import check_versions
-from siteannex.annex.plan import differences, plan_annex
+from siteannex.annex.plan import choose, differences, passed_over, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
-from siteannex.annex.texts import ceiling_text, plan_text, ready_text, spent_text
+from siteannex.annex.texts import ceiling_text, passed_over_text, plan_text, ready_text, spent_text
 from siteannex.annex.verdict import Verdict
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
@@ -115,10 +115,22 @@ def _plan(request: Request, site: Site, tools: Tools) -> Annex:
     return tools.store.create(plan)
 
 
-def dry_run(request: Request, site: Site, today: date) -> tuple[Plan, tuple[str, ...]]:
-    """The plan and the sbatch options it would use; no effect at all."""
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What `up` would do, without any effect."""
+
+    plan: Plan
+    script: str
+    """What sbatch would be given, once for each pilot."""
+    passed_over: tuple[str, ...]
+    """Every partition that was not chosen, with the reason."""
+
+
+def dry_run(request: Request, site: Site, today: date) -> DryRun:
+    """The plan and the batch script it would submit. AnnexErrors as of `plan_annex`."""
     plan = plan_annex(request, site, annex_id=f"{request.name}-dryrun", today=today)
-    return plan, _options(plan, site)
+    script = batch_script(plan, site, _options(plan, site))
+    return DryRun(plan, script, tuple(passed_over(choose(request, site), whole=True)))
 
 
 def _options(plan: Plan, site: Site, origin: str = "") -> tuple[str, ...]:
@@ -129,6 +141,8 @@ def _options(plan: Plan, site: Site, origin: str = "") -> tuple[str, ...]:
 def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
     tools.view.line("plan", plan_text(plan))
     tools.view.line("", f"ceiling {ceiling_text(plan)}; {'; '.join(plan.notes)}")
+    if over := passed_over_text(plan):
+        tools.view.line("", over)
     if facts.join == "direct":
         longest = format_duration(plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
         tools.view.line("", f"joins by direct attach: its token could also submit jobs as you, for {longest} at most")

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from siteannex.annex.plan import plan_annex
 from siteannex.annex.store import Annex, Store
+from siteannex.annex.suiting import try_everywhere
 from siteannex.annex.why_words import Conclusion, Offer, conclude, past_story
-from siteannex.errors import AnnexError, Evidence
+from siteannex.errors import Evidence
 from siteannex.failures import fail
-from siteannex.model import Request
 from siteannex.pool.ads import IDLE, count_of, text_of
 from siteannex.pool.job_queue import JobQueue
 from siteannex.pool.matching import Candidate, FullAd, Match, Says, best_of_each_annex
@@ -22,7 +21,6 @@ from siteannex.ports import Clock
 from siteannex.site.schema import Site
 
 _JOB_ID = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?")
-_STEP_MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,15 @@ def why_job(text: str, desk: Desk) -> JobStory:
         return JobStory(_id_of(past), past_story(past, _id_of(past)))
     seen = Evidence("condor_q and condor_history", f"no job {text}")
     raise fail("job-unknown", "", f"no job {text} is in this AP's queue or history", evidence=[seen])
+
+
+def job_of(text: str, queue: JobQueue) -> FullAd:
+    """The job of that id in the queue. AnnexError(job-unknown)."""
+    found = _JOB_ID.fullmatch(text)
+    jobs = queue.by_id(int(found[1]), int(found[2]) if found[2] else None) if found else []
+    if not jobs:
+        raise fail("job-unknown", "", f"no job {text} is in this AP's queue")
+    return jobs[0]
 
 
 def why_node(name: str, desk: Desk) -> JobStory | None:
@@ -127,54 +134,12 @@ def _predicted(annexes: Sequence[Annex], desk: Desk) -> list[Candidate]:
 
 def _offers(job: FullAd, desk: Desk) -> tuple[Offer, ...]:
     """What `up` could bring that fits: every site's partitions, tried with the job's own request."""
-    values, now = job.values, desk.clock.now()
-    name = text_of(values, "TargetAnnexName") or "annex"
-    asked = [
-        (
-            site,
-            partition,
-            Request(
-                name=name,
-                site=site.name,
-                gpus=count_of(values, "RequestGPUs"),
-                cpus=max(1, count_of(values, "RequestCpus")) if not count_of(values, "RequestGPUs") else None,
-                memory_mib=_rounded_up(count_of(values, "RequestMemory")),
-                partition=partition,
-                lifetime_s=min(3600, site.partitions[partition].max_walltime or 3600),
-            ),
-        )
-        for site in desk.sites()
-        for partition in site.partitions
-    ]
-    planned = []
-    for site, partition, request in asked:
-        try:
-            plan = plan_annex(request, site, annex_id=f"{name}-offer", today=now.date())
-        except AnnexError:
-            continue
-        if not request.gpus or plan.pilots == 1:
-            planned.append((site, partition, request, plan))
-    if not planned:
-        return ()
-    try:
-        ap = desk.queue.ap()
-        ads = desk.queue.read([predicted_slot(plan, site, ap) for site, _, _, plan in planned])
-    except ValueError:  # an annex name that no ad can carry
-        return ()
-    tried = [
-        Candidate(f"{site.name}/{partition}", "offer", ad, predicted=True)
-        for (site, partition, _, _), ad in zip(planned, ads, strict=True)
-    ]
-    named = zip(planned, desk.queue.match(job, tried), strict=True)
+    tried = try_everywhere(job, desk.queue, desk.sites(), desk.clock.now().date())
     return tuple(
-        Offer(site.name, partition, request, match.says)
-        for (site, partition, request, _), match in named
-        if match.says in (Says.YES, Says.UNKNOWN)
+        Offer(each.site.name, each.plan.partition, each.request, each.match.says)
+        for each in tried
+        if each.match.says in (Says.YES, Says.UNKNOWN)
     )
-
-
-def _rounded_up(mib: int) -> int | None:
-    return -(-mib // _STEP_MIB) * _STEP_MIB or None
 
 
 def _id_of(job: Mapping[str, object]) -> str:

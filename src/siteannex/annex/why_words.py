@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from siteannex.annex.plan import OPTIONS
 from siteannex.errors import Evidence
 from siteannex.model import Request
 from siteannex.pool.ads import count_of, gpu_kind, text_of
 from siteannex.pool.hold_codes import hold_meaning
 from siteannex.pool.matching import Match, Says
 from siteannex.pool.words import AP, SUBMIT, Cell, Row
-from siteannex.units import format_duration, format_memory, format_when, seconds_between
+from siteannex.units import format_duration, format_memory, format_when, seconds_between, write_duration, write_memory
 
 Ad = Mapping[str, object]
 
@@ -53,32 +54,21 @@ class Offer:
 def up_command(asked: Request) -> str:
     """The `up` that asks for this, defaults left out."""
     standard = Request(name=asked.site, site=asked.site)
-    words = {
-        "--name": asked.name,
-        "--gpus": asked.gpus,
-        "--nodes": asked.nodes,
-        "--cpus": asked.cpus,
-        "--mem": _size(asked.memory_mib) if asked.memory_mib else None,
-        "--partition": asked.partition,
-        "--lifetime": _short(asked.lifetime_s),
-        "--idle": _short(asked.idle_s),
-    }
-    plain = {
-        "--name": standard.name,
-        "--gpus": 0,
-        "--lifetime": _short(standard.lifetime_s),
-        "--idle": _short(standard.idle_s),
-    }
-    given = [f" {flag} {value}" for flag, value in words.items() if value is not None and value != plain.get(flag)]
-    return f"siteannex up {asked.site}{''.join(given)}"
+    name = f" --name {asked.name}" if asked.name != asked.site else ""
+    given = [
+        f" --{option}{_value(field, getattr(asked, field))}"
+        for field, option in OPTIONS.items()
+        if field != "site" and getattr(asked, field) != getattr(standard, field)
+    ]
+    return f"siteannex up {asked.site}{name}{''.join(given)}"
 
 
-def _size(mib: int) -> str:
-    return f"{mib // 1024}GB" if mib % 1024 == 0 else f"{mib}MB"
-
-
-def _short(seconds: int) -> str:
-    return format_duration(seconds).replace(" ", "")
+def _value(field: str, value: object) -> str:
+    if value is True:
+        return ""
+    if field.endswith("_mib"):
+        return f" {write_memory(int(str(value)))}"
+    return f" {write_duration(int(str(value)))}" if field.endswith("_s") else f" {value}"
 
 
 def conclude(
@@ -222,7 +212,7 @@ def _no_annex(
         "no-annex",
         f'{waited}: TargetAnnexName = "{target}", but no annex of that name is up or on its way',
         so=(f"only EPs of an annex named {target} take it. Your annexes: {yours}.",),
-        do=(*_offered(offers), *elsewhere) or ("siteannex sites list shows where an annex could be brought up",),
+        do=(*_offered(offers), *elsewhere) or (f"siteannex plan --for {job_id} compares the sites",),
     )
 
 

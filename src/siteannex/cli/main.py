@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from siteannex.cli import dag, doctor, down, logs, pack, session, sites, status, sweep, up, why
+from siteannex.cli import dag, doctor, down, logs, pack, plan, session, sites, status, sweep, up, why
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def _root(
 
 
 app.command("up", epilog=up.EXAMPLES)(up.up)
+app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("why", epilog=why.EXAMPLES)(why.why)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)

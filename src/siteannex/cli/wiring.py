@@ -28,16 +28,17 @@ from siteannex.transport.sessions import open_transport
 
 
 class Wiring:
-    """One command's effects. `user` overrides the login name of settings and ssh_config."""
+    """One command's effects. `user` overrides the login name of settings and ssh_config; `interactive` is whether a
+    person may be asked (None: when standard input is a terminal)."""
 
-    def __init__(self, screen: Screen, *, user: str | None = None) -> None:
+    def __init__(self, screen: Screen, *, user: str | None = None, interactive: bool | None = None) -> None:
         self.screen = screen
         self.places = Places.from_environment()
         self.settings: Settings = read_settings()
         self.clock = WallClock()
         self.store = Store(self.places.state, self.clock, _once(lambda text: screen.line("state", text)))
         self.pool = CondorPool()
-        self.prompter = TerminalPrompter(screen, interactive=sys.stdin.isatty())
+        self.prompter = TerminalPrompter(screen, interactive=sys.stdin.isatty() if interactive is None else interactive)
         self._user = user
 
     def site(self, name: str) -> Site:

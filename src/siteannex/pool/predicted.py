@@ -70,10 +70,10 @@ def _gpu_facts(plan: Plan, site: Site) -> dict[str, str]:
     gpus = _gpus(plan, site)
     if gpus is None or not plan.shape.gpus:
         return {}
-    capability = gpus.compute_capability
+    capability, memory = gpus.compute_capability, gpus.memory or gpus.memory_nominal
     return {
         "DeviceName": quote(gpus.model),
-        **({"GlobalMemoryMb": str(gpus.memory)} if gpus.memory is not None else {}),
+        **({"GlobalMemoryMb": str(memory)} if memory is not None else {}),
         **({"Capability": str(capability)} if capability is not None else {}),
     }
 

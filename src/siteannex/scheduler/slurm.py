@@ -81,6 +81,7 @@ def format_walltime(seconds: int) -> str:
 
 def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int, origin: str = "") -> tuple[str, ...]:
     """The sbatch options of one pilot, in a stable order, for `#SBATCH` lines. `origin`: annex/marks.py."""
+    constraint = next((kind.constraint for kind in partition.nodes if kind.name == plan.node_kind), None)
     options = [
         f"--job-name={plan.annex_id}",
         f"--comment=siteannex:{plan.annex_id}" + (f":{origin}" if origin else ""),
@@ -99,6 +100,8 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int, ori
     ]
     if plan.shape.gpus and partition.gpu_request:
         options.append(partition.gpu_request.format(type=plan.shape.gpu_type, count=plan.shape.gpus))
+    if constraint is not None:
+        options.append(f"--constraint={constraint}")
     if partition.sharing == "exclusive":
         options.append("--exclusive")
     return (*options, *partition.options)

@@ -62,7 +62,7 @@ class Outlook:
 
 def starts_script(job_ids: Sequence[str], partition: str, tries: Mapping[str, Sequence[str]]) -> str:
     """Ask about waiting jobs and, by partition, about jobs that could be submitted with those sbatch options."""
-    ids, part = ",".join(job_ids), shlex.quote(partition)
+    ids, part = ",".join(job_ids) or "0", shlex.quote(partition)  # without an id squeue would show every job
     lines = [
         f"{FIND_SLURM}export SLURM_TIME_FORMAT=%s",
         f"echo {_JOBS}; squeue -h -j {shlex.quote(ids)} -o '%A|%q|%Q|%S|%r' 2>/dev/null",
