@@ -13,21 +13,31 @@ from siteannex.annex.verdict import PilotVerdict
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.errors import Stage
 from siteannex.model import BatchState, Plan
+from siteannex.scheduler.limits import Limits, limit_behind, parse_walltime
 from siteannex.scheduler.reasons import HOPELESS_REASONS, explain_reason
-from siteannex.scheduler.starts import Outlook, Standing, Trial, parse_walltime, read_outlook, starts_script
+from siteannex.scheduler.starts import Outlook, Standing, Trial, read_outlook, starts_script
 from tests.unit.samples import NOW, job, plan, request
 
 ANSWER = """Welcome to the cluster
 @jobs
-8|normal|100|1795966800|QOSMaxGRESPerUser
+8|normal|abc123|100|1795966800|QOSMaxGRESPerUser
 @ahead
 8|100
 9|250
 10|300
 11|20
-@limits
-normal|cpu=64,gres/gpu=6
-long|
+@qos
+Name|MaxTRESPU|MaxWall
+normal|cpu=64,gres/gpu=6|
+long||2-00:00:00
+@own
+Account|User|MaxJobs
+abc123|alice|4
+@account
+Account|User|GrpTRES
+abc123||cpu=100,mem=200G
+@partition
+PartitionName=gpu AllowQos=ALL AllocNodes=ALL Default=NO QoS=gpu-qos DefaultTime=00:30:00
 @partitions
 debug|30:00
 gpu|4:00:00
@@ -47,8 +57,12 @@ sbatch: error: Batch job submission failed: Requested node configuration is not 
 def test_the_whole_answer_is_read() -> None:
     seen = read_outlook(ANSWER)
     [standing] = seen.standings
-    assert standing == Standing("8", "normal", datetime.fromtimestamp(1795966800, UTC), "QOSMaxGRESPerUser", ahead=2)
-    assert seen.limits == {"normal": {"cpu": 64, "gres/gpu": 6}, "long": {}}
+    assert standing == Standing(
+        "8", "normal", "abc123", datetime.fromtimestamp(1795966800, UTC), "QOSMaxGRESPerUser", ahead=2
+    )
+    assert [row["name"] for row in seen.limits.qos] == ["normal", "long"]
+    assert [row["user"] for row in seen.limits.associations] == ["alice", ""]
+    assert seen.partition_qos == "gpu-qos"
     assert seen.walltimes == {"debug": 1800, "gpu": 14400, "week": 7 * 86400}
     assert seen.now == datetime.fromtimestamp(1795965000, UTC)
 
@@ -92,7 +106,9 @@ def test_slurms_forms_of_a_time(text: str, seconds: int | None) -> None:
 @given(st.text(max_size=400))
 def test_foreign_text_is_never_an_exception(text: str) -> None:
     read_outlook(text)
-    read_outlook("\n".join(f"{tag}\n{text}" for tag in ("@jobs", "@ahead", "@limits", "@partitions", "@try x")))
+    read_outlook(
+        "\n".join(f"{tag}\n{text}" for tag in ("@jobs", "@ahead", "@qos", "@own", "@account", "@partition", "@try x"))
+    )
     read_outlook(f"@now {text}\n@try x\nJob 1 to start at {text}")
     parse_walltime(text)
     assert explain_reason(text).text
@@ -136,19 +152,104 @@ def waiting(reason: str, outlook: Outlook | None = None, asked: Plan | None = No
     return explain_waiting(asked or plan(), pilot, outlook or Outlook(), NOW)
 
 
-def test_a_user_limit_is_told_with_the_qos_own_number() -> None:
-    limits = Outlook((Standing("8", "normal"),), {"normal": {"gres/gpu": 3}})
-    told = waiting("QOSMaxGRESPerUser", limits)
+def limited(reason: str, columns: dict[str, str]) -> Waiting:
+    """Waiting for a limit of QOS gpu-qos (and of the account's association, under the same column names)."""
+    row = {"name": "gpu-qos", "account": "abc123", "user": "" if "grp" in next(iter(columns)) else "alice", **columns}
+    outlook = Outlook((Standing("8", "gpu-qos", "abc123", ahead=0),), Limits((row,), (row,)))
+    return waiting(reason, outlook, start=NOW + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("reason", "columns", "words"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"maxtrespu": "gres/gpu=3"},
+            "QOS gpu-qos allows you 3 GPUs at once; this pilot asks 2 GPUs",
+        ),
+        ("QOSMaxCpuPerUserLimit", {"maxtrespu": "cpu=8,mem=1G"}, "QOS gpu-qos allows you 8 CPUs at once"),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {"maxjobspu": "1"},
+            "allows you 1 running job at once; this pilot asks 1 running job",
+        ),
+        ("QOSMaxGRESPerAccount", {"maxtrespa": "gres/gpu=3"}, "allows an account 3 GPUs at once"),
+        ("QOSGrpNodeLimit", {"grptres": "node=2"}, "allows all its jobs together 2 nodes at once"),
+        ("AssocGrpMemLimit", {"grptres": "mem=40G"}, "account abc123 allows all its jobs together 40 GB"),
+        ("AssocMaxJobsLimit", {"maxjobs": "2"}, "your association with abc123 allows you 2 running jobs at once"),
+        (
+            "AssocMaxSubmitJobLimit",
+            {"maxsubmit": "5"},
+            "your association with abc123 allows you 5 jobs in the queue at once",
+        ),
+    ],
+)
+def test_a_limit_reached_with_others_is_told_with_its_number(reason: str, columns: dict[str, str], words: str) -> None:
+    told = limited(reason, columns)
     assert not told.hopeless
-    assert "QOS normal allows you 3 GPUs at once; this pilot asks 2" in told.so[0]
+    assert words in told.so[0]
+    assert "hold the rest: it starts when they end" in told.so[0]
 
 
-def test_a_pilot_beyond_the_user_limit_never_starts() -> None:
-    limits = Outlook((Standing("8", "normal"),), {"normal": {"gres/gpu": 1}})
-    told = waiting("QOSMaxGRESPerUser", limits, start=NOW + timedelta(hours=1))
+@pytest.mark.parametrize(
+    ("reason", "columns", "words", "todo"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"maxtrespu": "gres/gpu=1"},
+            "you asked 2 GPUs, QOS gpu-qos allows 1 GPU per user",
+            "--gpus 1",
+        ),
+        ("QOSMaxGRESPerUser", {"maxtrespu": "gres/gpu=9,gres/gpu:a100=1"}, "allows 1 GPU per user", "--gpus 1"),
+        ("QOSMaxGRESPerJob", {"maxtres": "gres/gpu=1"}, "QOS gpu-qos allows 1 GPU a job", "--gpus 1"),
+        (
+            "QOSMaxCpuPerUserLimit",
+            {"maxtrespu": "cpu=4"},
+            "you asked 8 CPUs, QOS gpu-qos allows 4 CPUs per user",
+            "--cpus 4",
+        ),
+        ("QOSMaxMemoryPerUser", {"maxtrespu": "mem=16000M"}, "you asked 32 GB, QOS gpu-qos allows", "--mem 16000MB"),
+        ("QOSMaxWallDurationPerJobLimit", {"maxwall": "00:05:00"}, "you asked 1 h, QOS gpu-qos allows 5 m a job", "5m"),
+        (
+            "AssocMaxWallDurationPerJobLimit",
+            {"maxwall": "30"},
+            "your association with abc123 allows 30 m a job",
+            "--lifetime 30m",
+        ),
+        (
+            "AssocGrpGRES",
+            {"grptres": "gres/gpu=1"},
+            "account abc123 allows 1 GPU for all its jobs together",
+            "--gpus 1",
+        ),
+        ("QOSMaxJobsPerUserLimit", {"maxjobspu": "0"}, "QOS gpu-qos allows 0 running jobs per user", "--account"),
+        ("QOSMaxNodePerUserLimit", {"maxtrespu": "node=0"}, "allows 0 nodes per user", "another --partition"),
+    ],
+)
+def test_a_pilot_beyond_a_limit_by_itself_never_starts(
+    reason: str, columns: dict[str, str], words: str, todo: str
+) -> None:
+    told = limited(reason, columns)
     assert told.hopeless
     assert told.start is None
-    assert "it can never start: it asks 2 GPUs, and QOS normal allows you 1 at once" in told.so[0]
+    assert "it can never start: you asked" in told.so[0]
+    assert words in told.so[0]
+    assert told.short.startswith("never: you asked")
+    assert todo in told.do[0]
+
+
+def test_a_partitions_qos_counts_before_the_jobs_own() -> None:
+    rows = ({"name": "gpu-qos", "maxtrespu": "gres/gpu=4"}, {"name": "normal", "maxtrespu": "gres/gpu=6"})
+    outlook = Outlook((Standing("8", "normal"),), Limits(rows), partition_qos="gpu-qos")
+    five = plan(shape=replace(plan().shape, gpus=5), request=request(gpus=5))
+    told = waiting("QOSMaxGRESPerUser", outlook, five)
+    assert told.short == "never: you asked 5 GPUs, QOS gpu-qos allows 4 GPUs per user"
+
+
+def test_a_limit_the_site_does_not_tell_leaves_slurms_reason_in_plain_words() -> None:
+    told = waiting("QOSMaxGRESPerUser", Outlook((Standing("8", "normal"),)))
+    assert "more GPUs than the QOS allows one user" in told.so[0]
+    assert limit_behind("Priority", Limits(), ["normal"], "abc123") is None
 
 
 def test_a_walltime_beyond_the_partition_is_told_with_both_numbers_and_what_to_type() -> None:

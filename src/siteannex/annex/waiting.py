@@ -9,9 +9,10 @@ from typing import Any
 from siteannex.annex.verdict import PilotVerdict
 from siteannex.annex.why_words import up_command
 from siteannex.model import Plan
+from siteannex.scheduler.limits import Limit, limit_behind
 from siteannex.scheduler.reasons import Reason, explain_reason
 from siteannex.scheduler.starts import Outlook, Standing
-from siteannex.units import format_duration, format_when, seconds_between
+from siteannex.units import format_duration, format_memory, format_when, seconds_between
 
 _SOONER_S = 60.0
 """What starts less than this earlier is not worth a change."""
@@ -50,7 +51,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
     assert pilot.job is not None
     standing = next((each for each in outlook.standings if each.job_id == pilot.job_id), Standing(pilot.job_id))
     word = pilot.job.reason or standing.reason
-    reason = _with_limit(explain_reason(word), word, plan, standing, outlook)
+    reason = _limited(word, plan, standing, outlook) or explain_reason(word)
     reason = replace(reason, todo=reason.todo.replace("JOB", pilot.job_id))
     start = pilot.job.start or standing.start
     limit_s = outlook.walltimes.get(plan.partition)
@@ -73,26 +74,72 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
         hopeless=reason.hopeless,
         start=expected,
         ahead=standing.ahead,
-        short=f"{'held: ' if reason.held else 'never: ' if reason.hopeless else ''}{word or 'PENDING'}",
+        short=_short(word, reason),
         so=so,
         do=_do(plan, word, reason, expected, outlook, now),
     )
 
 
-def _with_limit(reason: Reason, word: str, plan: Plan, standing: Standing, outlook: Outlook) -> Reason:
-    """`PerUser` limits on GPUs, with the QOS's own number."""
-    allowed = outlook.limits.get(standing.qos, {}).get("gres/gpu")
-    if allowed is None or "PerUser" not in word or "GRES" not in word:
-        return reason
-    asked = plan.shape.gpus
-    if asked > allowed:
-        text = f"it asks {asked} GPUs, and QOS {standing.qos} allows you {allowed} at once"
-        return Reason(text, hopeless=True, todo=f"up with at most {allowed} GPUs a pilot")
-    text = (
-        f"QOS {standing.qos} allows you {allowed} GPUs at once; this pilot asks {asked}, others of yours hold the rest"
+def _short(word: str, reason: Reason) -> str:
+    if reason.held:
+        return f"held: {word}"
+    return f"never: {reason.text}" if reason.hopeless else word or "PENDING"
+
+
+def _limited(word: str, plan: Plan, standing: Standing, outlook: Outlook) -> Reason | None:
+    """The limit behind a reason, with its number: whether this pilot is beyond it by itself, or only with others."""
+    order = [qos for qos in (outlook.partition_qos, standing.qos) if qos]
+    account = standing.account or plan.account or ""
+    limit = limit_behind(word, outlook.limits, order, account, plan.shape.gpu_type or "")
+    asked = None if limit is None else _asked(plan).get(limit.thing)
+    if limit is None or asked is None:
+        return None
+    number, share, whose = _amount(limit.thing, limit.allowed), _amount(limit.thing, asked), limit.owner
+    if asked > limit.allowed:
+        per = {"job": "a job", "user": "per user", "account": "per account", "all": "for all its jobs together"}[
+            limit.per
+        ]
+        return Reason(f"you asked {share}, {whose} allows {number} {per}", hopeless=True, todo=_less(plan, limit))
+    if limit.per == "job":
+        return None
+    holders = {"user": "others of yours hold", "account": "other jobs of the account hold"}.get(
+        limit.per, "other jobs hold"
     )
-    todo = "wait, or take another of yours down there: siteannex status"
-    return replace(reason, text=f"{text}: it starts when they end", todo=todo)
+    to_whom = {"user": "you ", "account": "an account "}.get(limit.per, "all its jobs together ")
+    text = f"{whose} allows {to_whom}{number} at once; this pilot asks {share}, {holders} the rest"
+    mine = "wait, or take another of yours down there: siteannex status"
+    return Reason(f"{text}: it starts when they end", todo=mine if limit.per == "user" else "")
+
+
+def _asked(plan: Plan) -> dict[str, int]:
+    """What one pilot counts for, by the thing that is limited."""
+    shape = plan.shape
+    resources = {"gres/gpu": shape.gpus, "cpu": shape.cpus, "mem": shape.memory_mib, "node": 1}
+    return {**resources, "jobs": 1, "submit": 1, "wall": plan.walltime_s}
+
+
+def _amount(thing: str, number: int) -> str:
+    if thing == "wall":
+        return format_duration(number)
+    if thing == "mem":
+        return format_memory(number)
+    noun = {"gres/gpu": "GPU", "cpu": "CPU", "node": "node", "jobs": "running job", "submit": "job in the queue"}[thing]
+    plural = "jobs in the queue" if thing == "submit" else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def _less(plan: Plan, limit: Limit) -> str:
+    """The same request within the limit, where there is one."""
+    request, allowed = plan.request, limit.allowed
+    smaller = {
+        "gres/gpu": replace(request, gpus=allowed * plan.pilots),
+        "cpu": replace(request, cpus=allowed),
+        "mem": replace(request, memory_mib=allowed),
+        "wall": replace(request, lifetime_s=allowed),
+    }
+    if limit.thing in smaller and allowed > 0:
+        return f"siteannex down NAME, then {up_command(smaller[limit.thing])}"
+    return "siteannex down NAME, then up with another --partition or --account"
 
 
 def _ahead(standing: Standing, plan: Plan) -> str:

@@ -13,14 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 
+from siteannex.scheduler.limits import ASSOC_COLUMNS, QOS_COLUMNS, Limits, parse_walltime, read_table
 from siteannex.scheduler.slurm import FIND_SLURM, parse_moment
 
-_JOBS, _AHEAD, _LIMITS, _PARTITIONS, _NOW, _TRY = "@jobs", "@ahead", "@limits", "@partitions", "@now", "@try"
-_TAGS = (_JOBS, _AHEAD, _LIMITS, _PARTITIONS, _NOW, _TRY)
+_JOBS, _AHEAD, _PARTITIONS, _NOW, _TRY = "@jobs", "@ahead", "@partitions", "@now", "@try"
+_QOS, _OWN, _ACCOUNT, _PARTITION = "@qos", "@own", "@account", "@partition"
+_TAGS = (_JOBS, _AHEAD, _QOS, _OWN, _ACCOUNT, _PARTITION, _PARTITIONS, _NOW, _TRY)
+_PARTITION_QOS = re.compile(r"(?:^|\s)QoS=(\S+)", re.IGNORECASE)
 _STARTS = re.compile(r"\bJob [0-9]+ to start at (\S+)")
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _OFFSET = re.compile(r"([+-])(\d\d)(\d\d)")
-_WALLTIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,2}))?(?::(\d{1,2}))?", re.ASCII)
 _GREETING = re.compile(r"^(?:sbatch: )?(?:error: )?", re.IGNORECASE)
 
 
@@ -39,6 +41,7 @@ class Standing:
 
     job_id: str
     qos: str = ""
+    account: str = ""
     start: datetime | None = None
     reason: str = ""
     ahead: int | None = None
@@ -50,8 +53,9 @@ class Outlook:
     """What the site said about waiting."""
 
     standings: tuple[Standing, ...] = ()
-    limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By QOS, how much one user may hold at once: `{"normal": {"gres/gpu": 6}}`."""
+    limits: Limits = field(default_factory=Limits)
+    partition_qos: str = ""
+    """The QOS whose limits count for every job of the partition, before the job's own QOS."""
     walltimes: Mapping[str, int] = field(default_factory=dict)
     """By partition, the longest job it takes now, in seconds; one without a limit is not in it. `sbatch --test-only`
     does not look at this limit everywhere."""
@@ -65,9 +69,13 @@ def starts_script(job_ids: Sequence[str], partition: str, tries: Mapping[str, Se
     ids, part = ",".join(job_ids) or "0", shlex.quote(partition)  # without an id squeue would show every job
     lines = [
         f"{FIND_SLURM}export SLURM_TIME_FORMAT=%s",
-        f"echo {_JOBS}; squeue -h -j {shlex.quote(ids)} -o '%A|%q|%Q|%S|%r' 2>/dev/null",
+        f"echo {_JOBS}; squeue -h -j {shlex.quote(ids)} -o '%A|%q|%a|%Q|%S|%r' 2>/dev/null",
         f"echo {_AHEAD}; squeue -h -r -t PENDING -p {part} -o '%A|%Q' 2>/dev/null | head -n 5000",
-        f"echo {_LIMITS}; sacctmgr -n -P show qos format=Name,MaxTRESPerUser 2>/dev/null",
+        f"echo {_QOS}; sacctmgr -P show qos format={QOS_COLUMNS} 2>/dev/null",
+        f'echo {_OWN}; sacctmgr -P show assoc where user="$(id -un)" format={ASSOC_COLUMNS} 2>/dev/null',
+        f"for a in $(squeue -h -j {shlex.quote(ids)} -o %a 2>/dev/null | sort -u | head -n 3); do",
+        f'echo {_ACCOUNT}; sacctmgr -P show assoc where account="$a" user="" format={ASSOC_COLUMNS} 2>/dev/null; done',
+        f"echo {_PARTITION}; scontrol -o show partition {part} 2>/dev/null",
         f"echo {_PARTITIONS}; sinfo -h -o '%R|%l' 2>/dev/null",
         f'echo "{_NOW} $(date "+%s %z")"',
         *(
@@ -86,8 +94,15 @@ def read_outlook(text: str) -> Outlook:
     now, zone = _clock(sections)
     priorities = [_number(line.partition("|")[2]) for line in _lines(sections, _AHEAD)]
     return Outlook(
-        standings=tuple(_standing(line, priorities) for line in _lines(sections, _JOBS) if line.count("|") >= 4),
-        limits=dict(_limit(line) for line in _lines(sections, _LIMITS) if "|" in line),
+        standings=tuple(_standing(line, priorities) for line in _lines(sections, _JOBS) if line.count("|") >= 5),
+        limits=Limits(
+            read_table(_lines(sections, _QOS)),
+            (
+                *read_table(_lines(sections, _OWN)),
+                *(row for rows in _all(sections, _ACCOUNT) for row in read_table(rows)),
+            ),
+        ),
+        partition_qos=_partition_qos(_lines(sections, _PARTITION)),
         walltimes=_walltimes(_lines(sections, _PARTITIONS)),
         trials={name: _trial(lines, zone) for tag, name, lines in sections if tag == _TRY and name},
         now=now,
@@ -106,7 +121,16 @@ def _sections(text: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _lines(sections: Sequence[tuple[str, str, list[str]]], wanted: str) -> list[str]:
-    return next((lines for tag, _, lines in sections if tag == wanted), [])
+    return next(iter(_all(sections, wanted)), [])
+
+
+def _all(sections: Sequence[tuple[str, str, list[str]]], wanted: str) -> list[list[str]]:
+    return [lines for tag, _, lines in sections if tag == wanted]
+
+
+def _partition_qos(lines: Sequence[str]) -> str:
+    found = _PARTITION_QOS.search(" ".join(lines))
+    return found[1] if found and found[1].upper() not in ("N/A", "(NULL)") else ""
 
 
 def _clock(sections: Sequence[tuple[str, str, list[str]]]) -> tuple[datetime | None, timezone]:
@@ -123,11 +147,12 @@ def _clock(sections: Sequence[tuple[str, str, list[str]]]) -> tuple[datetime | N
 
 
 def _standing(line: str, priorities: Sequence[int | None]) -> Standing:
-    job_id, qos, priority, start, reason = line.split("|", 4)
+    job_id, qos, account, priority, start, reason = line.split("|", 5)
     own = _number(priority)
     above = sum(each is not None and each > own for each in priorities) if own is not None and priorities else None
     cleaned = reason.strip()
-    return Standing(job_id, qos.strip(), parse_moment(start), "" if cleaned == "None" else cleaned, above)
+    reason = "" if cleaned == "None" else cleaned
+    return Standing(job_id, qos.strip(), account.strip(), parse_moment(start), reason, above)
 
 
 def _number(text: str) -> int | None:
@@ -135,28 +160,9 @@ def _number(text: str) -> int | None:
     return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 20 else None
 
 
-def _limit(line: str) -> tuple[str, dict[str, int]]:
-    """`normal|gres/gpu=6,cpu=64`."""
-    name, _, limits = line.partition("|")
-    pairs = (each.partition("=") for each in limits.split(","))
-    return name.strip(), {key.strip(): count for key, _, value in pairs if (count := _number(value)) is not None}
-
-
 def _walltimes(lines: Sequence[str]) -> dict[str, int]:
     pairs = (line.rpartition("|") for line in lines)
     return {name.strip(): limit for name, _, text in pairs if (limit := parse_walltime(text)) is not None}
-
-
-def parse_walltime(text: str) -> int | None:
-    """Seconds of Slurm's six forms of a time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; None for `infinite` and the rest."""
-    match = _WALLTIME.fullmatch(text.strip())
-    if match is None:
-        return None
-    days, *parts = (int(part) if part else None for part in match.groups())
-    numbers = [part for part in parts if part is not None]
-    from_hours = days is not None or len(numbers) == 3
-    units = (3600, 60, 1) if from_hours else (60, 1)
-    return (days or 0) * 86400 + sum(number * unit for number, unit in zip(numbers, units, strict=False))
 
 
 def _trial(lines: Sequence[str], zone: timezone) -> Trial:
