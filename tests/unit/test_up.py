@@ -289,3 +289,26 @@ def test_without_a_session_up_logs_in_to_learn_whether_an_annex_that_left_the_co
     world.held = None
     world.up(wait=False)
     assert (world.slurm.submissions(), world.logins) == (1, 2)
+
+
+def test_a_pilot_that_waits_is_told_once_what_would_start_sooner(world: World) -> None:
+    world.slurm.set(
+        "trial", f"sbatch: Job 5 to start at {int(world.clock.now().timestamp())} using 8 processors on c1\n"
+    )
+
+    def later() -> None:
+        if len(world.clock.slept) > 60:
+            world.wake()
+
+    world.clock.on_sleep = later
+    world.up()
+    assert world.view.text.count("would start now: siteannex why sweep1") == 1
+    assert "Ctrl-C leaves it queued; siteannex status sweep1 shows it." in world.view.text
+    assert world.slurm.submissions() == 1, "asking submits nothing"
+
+
+def test_a_pilot_that_starts_within_seconds_is_not_asked_about(world: World) -> None:
+    scripts: list[str] = []
+    world.transport.before = scripts.append
+    world.up()
+    assert not any("--test-only" in script for script in scripts)

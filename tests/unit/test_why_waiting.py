@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.annex.verdict import PilotVerdict
-from siteannex.annex.waiting import Waiting, explain_waiting
+from siteannex.annex.waiting import Waiting, explain_waiting, queue_hint
 from siteannex.errors import Stage
 from siteannex.model import BatchState, Plan
 from siteannex.scheduler.limits import Limits, limit_behind, parse_walltime
@@ -282,3 +282,26 @@ def test_what_would_start_sooner_is_offered_unless_that_partition_would_not_take
 def test_a_users_own_limit_is_not_escaped_by_another_partition() -> None:
     told = waiting("QOSMaxGRESPerUser", Outlook(trials={"gpu": Trial(NOW)}))
     assert not any("would start" in text for text in told.do)
+
+
+@pytest.mark.parametrize(
+    ("reason", "outlook", "hint"),
+    [
+        ("Priority", Outlook(trials={"gpu": Trial(NOW)}), "gpu would start now: siteannex why sweep1"),
+        ("Priority", Outlook(trials={"gpu": Trial(NOW + timedelta(hours=2))}), ""),
+        ("Resources", Outlook(), ""),
+        ("ReqNodeNotAvail, UnavailableNodes:c1", Outlook(), "the nodes it could use are reserved or down"),
+        (
+            "QOSMaxGRESPerUser",
+            Outlook((Standing("8", "q"),), Limits(({"name": "q", "maxtrespu": "gres/gpu=1"},))),
+            "It can never start: you asked 2 GPUs, QOS q allows 1 GPU per user; siteannex why sweep1",
+        ),
+    ],
+)
+def test_the_queue_line_of_up_names_why_when_waiting_is_not_the_best_one_can_do(
+    reason: str, outlook: Outlook, hint: str
+) -> None:
+    told = waiting(reason, outlook, start=NOW + timedelta(hours=1))
+    said = queue_hint(plan(), told, outlook, NOW)
+    assert said.startswith(hint)
+    assert bool(said) is bool(hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 
 from siteannex.annex.bundle import batch_script, bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import Target, end_now
@@ -16,10 +17,12 @@ from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.texts import ceiling_text, passed_over_text, plan_text, ready_text, spent_text
 from siteannex.annex.verdict import Verdict
+from siteannex.annex.waiting import explain_waiting, queue_hint
 from siteannex.annex.watch import Watcher, adopt, gather
+from siteannex.annex.why_annex import ask_outlook
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import fail, failure
-from siteannex.model import EpSoftware, Join, Plan, PoolFacts, Request
+from siteannex.model import BatchState, EpSoftware, Join, Plan, PoolFacts, Request
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
@@ -272,7 +275,8 @@ def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, to
 
 
 def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
-    verdict = Watcher(annex, access, tools.pool, tools.clock, tools.view).until(lambda seen: seen.settled)
+    hint = partial(_queue_hint, annex, access, tools)
+    verdict = Watcher(annex, access, tools.pool, tools.clock, tools.view, hint).until(lambda seen: seen.settled)
     if verdict.failure is not None:
         _give_up(annex, access, verdict, verdict.failure, tools)
         raise AnnexError(verdict.failure)
@@ -287,6 +291,16 @@ def _watch(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
     else:
         tools.view.line(verdict.stage.label, verdict.text)
     return verdict
+
+
+def _queue_hint(annex: Annex, access: SlurmSite | None, tools: Tools, verdict: Verdict) -> str:
+    """What would start sooner than the pilot that waits, or why it waits for long; "" when nothing need be said."""
+    pending = [pilot for pilot in verdict.pilots if pilot.job is not None and pilot.job.state is BatchState.PENDING]
+    if access is None or not pending:
+        return ""
+    now = tools.clock.now()
+    outlook = ask_outlook(annex.plan, access, pending, now.date())
+    return queue_hint(annex.plan, explain_waiting(annex.plan, pending[0], outlook, now), outlook, now)
 
 
 def _give_up(annex: Annex, access: SlurmSite | None, verdict: Verdict, what: StageFailure, tools: Tools) -> None:

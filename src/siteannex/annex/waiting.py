@@ -14,13 +14,16 @@ from siteannex.scheduler.reasons import Reason, explain_reason
 from siteannex.scheduler.starts import Outlook, Standing
 from siteannex.units import format_duration, format_memory, format_when, seconds_between
 
+_LIMITS = ("QOS", "Assoc", "Max")
+_SLOW = ("ReqNodeNotAvail", "Partition", "Reservation", "JobHeld", "Licenses", "Dependency")
+"""Reasons that do not clear soon, by how they begin: limits, and what only time or a person mends."""
 _SOONER_S = 60.0
 """What starts less than this earlier is not worth a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One waiting pilot. `short` is half a line; `so` and `do` are sentences."""
+    """One waiting pilot. `text` and `short` are half a line; `so` and `do` are sentences."""
 
     job_id: str
     reason: str
@@ -29,6 +32,8 @@ class Waiting:
     start: datetime | None
     """Slurm's projection."""
     ahead: int | None
+    text: str
+    """The reason in plain words."""
     short: str
     so: tuple[str, ...]
     do: tuple[str, ...]
@@ -74,6 +79,7 @@ def explain_waiting(plan: Plan, pilot: PilotVerdict, outlook: Outlook, now: date
         hopeless=reason.hopeless,
         start=expected,
         ahead=standing.ahead,
+        text=reason.text,
         short=_short(word, reason),
         so=so,
         do=_do(plan, word, reason, expected, outlook, now),
@@ -154,21 +160,41 @@ def _do(
     plan: Plan, word: str, reason: Reason, start: datetime | None, outlook: Outlook, now: datetime
 ) -> tuple[str, ...]:
     name = plan.request.name
-    # `sbatch --test-only` does not look at these limits, and another partition seldom escapes them
-    trials = {} if word.startswith(("QOS", "Assoc", "Max")) else outlook.trials
     found = [
-        f"siteannex down {name}, then {up_command(replace(plan.request, partition=partition))}   would start "
-        + (
-            "now"
-            if trial.start <= now or seconds_between(now, trial.start) < _SOONER_S
-            else f"{format_when(trial.start, now)}"
-        )
-        for partition, trial in sorted(trials.items(), key=lambda each: each[1].start or now)
-        if trial.start is not None
-        and plan.walltime_s <= outlook.walltimes.get(partition, plan.walltime_s)
-        and (start is None or seconds_between(trial.start, start) > _SOONER_S)
+        f"siteannex down {name}, then {up_command(replace(plan.request, partition=partition))}   would start {when}"
+        for partition, when in sooner(plan, word, start, outlook, now)
     ]
     todo = reason.todo.replace("NAME", name)
     if found and not reason.held:
         return tuple(found)
     return (todo,) if todo else (f"wait: it starts by itself; siteannex down {name} takes it out of the queue",)
+
+
+def sooner(
+    plan: Plan, word: str, start: datetime | None, outlook: Outlook, now: datetime
+) -> tuple[tuple[str, str], ...]:
+    """Partitions that would start the pilot earlier, and when, the earliest first."""
+    if word.startswith(
+        _LIMITS
+    ):  # `sbatch --test-only` does not look at these, and another partition seldom escapes them
+        return ()
+    return tuple(
+        (
+            partition,
+            "now" if seconds_between(now, trial.start) < _SOONER_S else format_when(trial.start, now),
+        )
+        for partition, trial in sorted(outlook.trials.items(), key=lambda each: each[1].start or now)
+        if trial.start is not None
+        and plan.walltime_s <= outlook.walltimes.get(partition, plan.walltime_s)
+        and (start is None or seconds_between(trial.start, start) > _SOONER_S)
+    )
+
+
+def queue_hint(plan: Plan, waiting: Waiting, outlook: Outlook, now: datetime) -> str:
+    """What `up` adds to its line about the queue: that something else would start sooner, or that this takes long."""
+    more = f"siteannex why {plan.request.name}"
+    if found := sooner(plan, waiting.reason, waiting.start, outlook, now):
+        return f"{found[0][0]} would start {found[0][1]}: {more}"
+    if waiting.hopeless or waiting.reason.startswith((*_LIMITS, *_SLOW)):
+        return f"{'It can never start: ' if waiting.hopeless else ''}{waiting.text}; {more}"
+    return ""

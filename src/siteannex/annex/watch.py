@@ -82,8 +82,18 @@ def _queue_news(state: AnnexState, witnesses: Witnesses, now: datetime) -> list[
 class Watcher:
     """One watch of one annex: remembers what was already told."""
 
-    def __init__(self, annex: Annex, access: SlurmSite | None, pool: Pool, clock: Clock, view: View) -> None:
+    def __init__(
+        self,
+        annex: Annex,
+        access: SlurmSite | None,
+        pool: Pool,
+        clock: Clock,
+        view: View,
+        hint: Callable[[Verdict], str] = lambda _: "",
+    ) -> None:
         self._annex, self._access, self._pool, self._clock, self._view = annex, access, pool, clock, view
+        self._hint = hint
+        self._hinted: tuple[str, ...] | None = None
         self._started = clock.now()
         self._told: set[PilotReport] = set()
         self._recorded: tuple[Stage, tuple[str, ...]] | None = None
@@ -110,6 +120,7 @@ class Watcher:
                 continue
             if enough(verdict):
                 return verdict
+            self._tell_hint(verdict)
             self._wait(verdict, started, self._next_wait(verdict))
 
     def _wait(self, verdict: Verdict, started: datetime, seconds: float) -> None:
@@ -126,6 +137,16 @@ class Watcher:
             self._clock.sleep(step)
             if step == _GLANCE_S and self._slots() > joined:
                 return
+
+    def _tell_hint(self, verdict: Verdict) -> None:
+        """Of a pilot that waits for more than a few seconds, once for each reason: what a person could do about it."""
+        reasons = tuple(job.reason for job in _jobs(verdict))
+        if self._waits or not _pending(verdict) or reasons == self._hinted:
+            return
+        self._hinted = reasons
+        if hint := self._hint(verdict):
+            self._view.line("queue", f"{verdict.text}{self._projection(verdict)}. {hint}")
+            self._view.line("", f"Ctrl-C leaves it queued; siteannex status {self._annex.name} shows it.")
 
     def _slots(self) -> int:
         try:

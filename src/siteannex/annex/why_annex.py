@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
@@ -72,7 +72,7 @@ def why_annex(
         text = state.failure.summary if state.failure else state.end_text
         verdict = Verdict(state.failure.stage if state.failure else Stage.RELEASED, text, (), state.failure)
     pending = [pilot for pilot in verdict.pilots if pilot.job and pilot.job.state is BatchState.PENDING]
-    outlook = _outlook(annex.plan, access, pending, now.date()) if access is not None and pending else Outlook()
+    outlook = ask_outlook(annex.plan, access, pending, now.date()) if access is not None and pending else Outlook()
     waiting = tuple(explain_waiting(annex.plan, pilot, outlook, now) for pilot in pending)
     return AnnexStory(
         annex=annex,
@@ -95,7 +95,7 @@ def _seen_now(verdict: Verdict, recorded: StageFailure | None, now: datetime) ->
     return (Told(now, found.stage.label, f"FAILED: {found.code}: {found.summary}", found.evidence),)
 
 
-def _outlook(plan: Plan, access: SlurmSite, pending: list[PilotVerdict], today: date) -> Outlook:
+def ask_outlook(plan: Plan, access: SlurmSite, pending: Sequence[PilotVerdict], today: date) -> Outlook:
     """One round trip. What cannot be asked is not known: the story goes on without it."""
     tries = {
         other.partition: slurm.submit_options(
