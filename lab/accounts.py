@@ -98,7 +98,7 @@ def site_script(accounts: tuple[Account, ...]) -> str:
     """Shell text that makes the site's users on one host; homes (shared) are filled by the login node only."""
     lines = _user_lines(accounts)
     pairs = "\n".join(f"{account.name}:{account.password}" for account in accounts)
-    lines += ['[ "$LAB_HOST" = login1 ] || exit 0', f"chpasswd -c SHA256 <<'EOF'\n{pairs}\nEOF"]
+    lines += ["case $LAB_HOST in login*) ;; *) exit 0 ;; esac", f"chpasswd -c SHA256 <<'EOF'\n{pairs}\nEOF"]
     for account in accounts:
         home = f"/home/{account.name}"
         secret = f'{account.totp}\n" WINDOW_SIZE {2 * WINDOW_STEPS + 1}\n" DISALLOW_REUSE\n" TOTP_AUTH\n'

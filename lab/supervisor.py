@@ -16,7 +16,9 @@ from typing import Any
 from lab import accounts, machine, paths, router, state
 from lab.errors import HostFailedError, LabError
 from lab.paths import FILES, REPO
-from lab.topology import HOSTS, Host, host
+from lab.topology import Host, host
+from lab.topology import hosts as hosts_of
+from lab.topology import nodes as nodes_of
 
 READY_SECONDS = 90.0
 
@@ -32,7 +34,7 @@ def _live(folder: Path) -> int:
     try:
         config = state.read_config(folder)
         ground = _prepare(folder, config)
-        for place in HOSTS:
+        for place in hosts_of(int(config["sites"])):
             hosts[place.name] = _start(place, ground, config)
         inside = _inside(hosts)
         state.write_inside(folder, inside)
@@ -64,11 +66,15 @@ def _prepare(folder: Path, config: dict[str, str]) -> Path:
     ground.mkdir(exist_ok=True)
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "lab-ground", str(ground))
     shared = ground / "shared"
-    for part in ("shared", "home", "scratch-c1", "scratch-c2", "scratch-login1"):
-        (ground / part).mkdir()
+    shared.mkdir()
+    for place in hosts_of(int(config["sites"])):
+        if place.site:
+            (ground / f"home-{place.site}").mkdir(exist_ok=True)
+            (ground / f"scratch-{place.name}").mkdir()
     people = accounts.load()
     (shared / "accounts-ap.sh").write_text(accounts.ap_script(people))
     (shared / "accounts-site.sh").write_text(accounts.site_script(people))
+    (shared / "accounts-site2.sh").write_text(accounts.site_script(tuple(one for one in people if one.ap)))
     (shared / "slurm-accounts.sh").write_text(accounts.slurm_script(people))
     (shared / "pam_lab_menu.so").write_bytes(Path(config["menu"]).read_bytes())
     unpacking = [
@@ -94,7 +100,7 @@ def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Pop
     upper.mkdir()
     extras = []
     if place.site:
-        extras += [f"dir={ground}/home:/home", f"dir={ground}/scratch-{place.name}:/scratch"]
+        extras += [f"dir={ground}/home-{place.site}:/home", f"dir={ground}/scratch-{place.name}:/scratch"]
     else:
         extras += [f"ro={_tree(config, 'venv')}:/opt/siteannex", f"ro={REPO}:/opt/siteannex-src"]
     extras += [f"dev=/dev/null:/dev/nvidia{number}" for number in range(place.gpus)]
@@ -124,7 +130,8 @@ def _start(place: Host, ground: Path, config: dict[str, str]) -> "subprocess.Pop
 
 def _wait_until_ready(ground: Path, hosts: dict[str, subprocess.Popen[bytes]]) -> None:
     until = time.monotonic() + READY_SECONDS
-    login, ap = host("login1"), host("ap")
+    ap = host("ap")
+    logins = [place for place in map(host, hosts) if place.site and not place.gpus]
 
     def poll(place: Host, complaint: str, check: Callable[[], bool]) -> None:
         while not check():
@@ -137,9 +144,11 @@ def _wait_until_ready(ground: Path, hosts: dict[str, subprocess.Popen[bytes]]) -
 
     for name in hosts:
         poll(host(name), "did not finish booting", (ground / "shared" / f"booted-{name}").exists)
-    poll(login, "sshd does not answer", partial(_ssh_answers, login.address))
+    for login in logins:
+        poll(login, "sshd does not answer", partial(_ssh_answers, login.address))
     poll(ap, "the collector or the schedd does not answer", partial(_condor_answers, hosts["ap"]))
-    poll(login, "Slurm's nodes are not idle", partial(_nodes_idle, hosts["login1"]))
+    for login in logins:
+        poll(login, "Slurm's nodes are not idle", partial(_nodes_idle, hosts[login.name], nodes_of(login.site)))
 
 
 def _ssh_answers(address: str) -> bool:
@@ -155,9 +164,9 @@ def _condor_answers(process: "subprocess.Popen[bytes]") -> bool:
     return {"Scheduler", "Collector", "Negotiator"} <= set(asked.split())
 
 
-def _nodes_idle(process: "subprocess.Popen[bytes]") -> bool:
-    states = _on(process, "sinfo", "-h", "-N", "-p", "debug", "-o", "%T").split()
-    return states == ["idle", "idle"]
+def _nodes_idle(process: "subprocess.Popen[bytes]", nodes: frozenset[str]) -> bool:
+    states = set(_on(process, "sinfo", "-h", "-N", "-o", "%N %T").splitlines())
+    return states == {f"{node} idle" for node in nodes}
 
 
 def _on(process: "subprocess.Popen[bytes]", *command: str) -> str:

@@ -19,7 +19,8 @@ class Host:
     boot: str
     logs: tuple[str, ...]
     gpus: int = 0
-    site: bool = False
+    site: int = 0
+    """The number of the site it belongs to; 0: none, always there."""
 
 
 _NODE_LOGS = ("/var/log/boot.log", "/var/log/slurmd.log")
@@ -55,11 +56,33 @@ HOSTS: tuple[Host, ...] = (
             "/var/log/slurmdbd.log",
             "/var/log/mariadbd.log",
         ),
-        site=True,
+        site=1,
     ),
-    Host("c1", "c1.lab", "10.77.3.11", "10.77.3.1", "site", "site/node-boot.sh", _NODE_LOGS, gpus=4, site=True),
-    Host("c2", "c2.lab", "10.77.3.12", "10.77.3.1", "site", "site/node-boot.sh", _NODE_LOGS, gpus=4, site=True),
+    Host("c1", "c1.lab", "10.77.3.11", "10.77.3.1", "site", "site/node-boot.sh", _NODE_LOGS, gpus=4, site=1),
+    Host("c2", "c2.lab", "10.77.3.12", "10.77.3.1", "site", "site/node-boot.sh", _NODE_LOGS, gpus=4, site=1),
+    Host(
+        name="login2",
+        fqdn="login2.lab",
+        address="10.77.4.10",
+        gateway="10.77.4.1",
+        image="site",
+        boot="site2/login-boot.sh",
+        logs=("/var/log/boot.log", "/var/log/sshd.log", "/var/log/slurmctld.log"),
+        site=2,
+    ),
+    Host("d1", "d1.lab", "10.77.5.11", "10.77.5.1", "site", "site2/node-boot.sh", _NODE_LOGS, gpus=4, site=2),
 )
+SITES = max(place.site for place in HOSTS)
+
+
+def hosts(sites: int) -> tuple[Host, ...]:
+    """The hosts of a lab with so many sites."""
+    return tuple(place for place in HOSTS if place.site <= sites)
+
+
+def nodes(site: int) -> frozenset[str]:
+    """The compute nodes of a site."""
+    return frozenset(place.name for place in HOSTS if place.site == site and place.gpus)
 
 
 def host(name: str) -> Host:
