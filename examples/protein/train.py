@@ -12,7 +12,7 @@ On one kind of CPU a resumed run is the uninterrupted one, bit for bit, also fro
 has weights, optimizer, learning rate, loss scale, random states and the place in the order of batches. On CUDA the
 precision is what the GPU does well (bfloat16 from capability 8.0, float16 from 7.0, else float32).
 
-Needs Python 3.8 and PyTorch 1.13 or newer.
+Needs Python 3.8 and PyTorch 2.3 or newer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Preset(NamedTuple):
 
 PRESETS = {
     "metl": Preset(3, 4, 256, 1024, length=128, sequences=65536, batch=128),
-    "tiny": Preset(1, 4, 64, 128, length=24, sequences=4096, batch=32),
+    "tiny": Preset(1, 4, 64, 128, length=24, sequences=2048, batch=32),
 }
 
 
@@ -83,7 +83,7 @@ def hide(sequences: torch.Tensor, drawing: torch.Generator) -> tuple[torch.Tenso
 # Model
 
 
-class ProteinModel(nn.Module):
+class ProteinModel(nn.Module):  # type: ignore[misc]  # PyTorch is not installed where types are checked
     """Residues and positions in, a score for every residue at every place out."""
 
     def __init__(self, preset: Preset, dropout: float) -> None:
@@ -138,7 +138,7 @@ class Training:
         self.dtype = precision(self.device)
         self.model = ProteinModel(self.preset, options.dropout).to(self.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=options.lr)
-        self.scaler = torch.cuda.amp.GradScaler(enabled=True) if self.dtype is torch.float16 else None
+        self.scaler = torch.amp.GradScaler("cuda") if self.dtype is torch.float16 else None
         self.scaler_state: dict[str, Any] = {}
         validation = self.preset.sequences // 8
         made = make_sequences(told.seed, self.preset.sequences + validation, self.preset.length)
@@ -210,13 +210,15 @@ class Training:
         else:
             self.optimizer.step()
 
-    @torch.no_grad()
     def validate(self) -> float:
         """Loss on sequences never trained on, the same residues hidden each time."""
         self.model.eval()
         drawing = torch.Generator().manual_seed(self.told.seed)
-        parts = self.validation.split(self.preset.batch)
-        return sum(self.loss(part, drawing).item() * len(part) for part in parts) / len(self.validation)
+        total = 0.0
+        with torch.no_grad():
+            for part in self.validation.split(self.preset.batch):
+                total += self.loss(part, drawing).item() * len(part)
+        return total / len(self.validation)
 
     # Files
 
@@ -239,16 +241,16 @@ class Training:
             "cuda_random": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
             "masks": self.masks.get_state(),
         }
-        # Through memory, so that the file's own name does not get into it: equal states are equal files.
+        # Through memory, so that the file's own name does not get into it.
         content = io.BytesIO()
-        torch.save(state, content)
+        torch.save(plain(state), content)
         partial = self.told.checkpoints / (name + ".partial")
         partial.write_bytes(content.getvalue())
         partial.replace(self.told.checkpoints / name)
 
     def load(self, path: str) -> None:
         """Go on where `path` was saved."""
-        state = torch.load(path, map_location="cpu")
+        state = torch.load(path, map_location="cpu", weights_only=True)
         if state["settings"] != self.settings:
             sys.exit(f"{path}: made with {state['settings']}, not with {self.settings}")
         self.model.load_state_dict(state["model"])
@@ -273,6 +275,18 @@ class Training:
             "gpus": 1 if self.device.type == "cuda" else 0,
             "model_parameters": sum(one.numel() for one in self.model.parameters()),
         }
+
+
+def plain(value: Any) -> Any:
+    """A copy without history, on the CPU: equal states make equal files, byte for byte."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(plain(item) for item in value)
+    # Pickle writes one and the same string once, and an equal one again.
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def train(training: Training, save_every: float) -> None:
