@@ -122,6 +122,8 @@ class Told(NamedTuple):
     checkpoints: Path
     metrics: Path
     seed: int
+    stage: str
+    """Begins the names of checkpoints."""
 
 
 class Training:
@@ -303,7 +305,7 @@ def train(training: Training, save_every: float) -> None:
             print(f"epoch {training.epoch}: stopped at batch {training.step} of {training.batches}", flush=True)
             return
         loss, validation = sum(training.losses) / training.batches, training.validate()
-        name = f"epoch{training.epoch:04d}.ckpt"
+        name = f"{told.stage}{training.epoch:04d}.ckpt"
         training.save(name)
         training.tell(
             checkpoint=name, epoch=training.epoch, step=training.batches, train_loss=loss, val_loss=validation
@@ -336,7 +338,7 @@ def listen(options: argparse.Namespace) -> Told:
     if "METRICS" not in said:
         options.out.mkdir(parents=True, exist_ok=True)
         metrics = options.out / "metrics.jsonl"
-        return Told(options.resume, options.start, options.epochs, options.out, metrics, options.seed)
+        return Told(options.resume, options.start, options.epochs, options.out, metrics, options.seed, "epoch")
     return Told(
         resume=said["RESUME"],
         start=int(said["START_EPOCH"]),
@@ -344,6 +346,7 @@ def listen(options: argparse.Namespace) -> Told:
         checkpoints=Path(said["CHECKPOINTS"]),
         metrics=Path(said["METRICS"]),
         seed=int(said["SEED"]),
+        stage=said["STAGE"] + "-" if said.get("STAGE", "train") != "train" else "epoch",
     )
 
 

@@ -57,7 +57,8 @@ for epoch in range(int(env["SITEANNEX_START_EPOCH"]), int(env["SITEANNEX_STOP_EP
             sys.exit(0)
     state["step"] = 0
     loss = plan.get("losses", {{}}).get(str(epoch), 1.0 / (epoch + 1))
-    save(f"epoch{{epoch:03d}}.ckpt", state, epoch=epoch, val_loss=float(loss))
+    stage = "" if env.get("SITEANNEX_STAGE", "train") == "train" else "fine-"
+    save(f"{{stage}}epoch{{epoch:03d}}.ckpt", state, epoch=epoch, val_loss=float(loss))
 sys.exit(plan.get("status", 0))
 """
 

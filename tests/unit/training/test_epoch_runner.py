@@ -274,16 +274,22 @@ def test_other_metrics_may_be_infinite(ground: Ground) -> None:
         ("exit 3", 3, "with status 3"),
         ("exit 85", 83, "with status 85"),
         ("kill -9 $$", 83, "by signal 9"),
-        ("true", 82, "reported no checkpoint of epoch 0"),
+        ("true", 82, "reported no checkpoint of epoch 1"),
         ("""echo '{"checkpoint": "a", "epoch": 0}' >> $SITEANNEX_METRICS""", 82, "checkpoint a was reported"),
         ("""echo '{"checkpoint": "../a", "epoch": 0}' >> $SITEANNEX_METRICS""", 82, "plain file name"),
         ("""echo '{"checkpoint": "a"}' >> $SITEANNEX_METRICS""", 82, "and an epoch"),
         ("""echo '{"checkpoint": "a", "epoch": 1}' >> $SITEANNEX_METRICS""", 82, "epoch 0 comes next"),
+        (
+            """cd $SITEANNEX_CHECKPOINTS; echo x > a; echo '{"checkpoint": "a", "epoch": 0}' >> $SITEANNEX_METRICS
+            sleep 1; echo '{"checkpoint": "a", "epoch": 1}' >> $SITEANNEX_METRICS""",
+            82,
+            "each epoch needs a name of its own",
+        ),
         ("echo nonsense >> $SITEANNEX_METRICS", 82, "reported no checkpoint"),
     ],
 )
 def test_each_way_to_fail_has_its_status_and_its_words(ground: Ground, script: str, status: int, told: str) -> None:
-    ended = ground.attempt(0, command=("sh", "-c", script))
+    ended = ground.attempt(1, command=("sh", "-c", script), env={"SITEANNEX_FIRST_EPOCH": "0"})
     assert ended.status == status
     assert told in ended.output
     assert ended.named("attempt.ended")[0]["status"] == status
@@ -451,11 +457,14 @@ def test_early_stopping_ends_the_run_and_the_epochs_that_follow_do_nothing(groun
     toy = {"losses": {"0": 1.0, "1": 0.999, "2": 1.1}}
     for epoch in range(2):
         assert ground.attempt(epoch, toy=toy, env=env).status == 0
-        assert "stopped.json" not in ground.names()
+        assert "stopped-train.json" not in ground.names()
     assert ground.attempt(2, toy=toy, env=env).status == 0
-    assert json.loads((ground.checkpoints / "stopped.json").read_text())["epoch"] == 2
+    assert json.loads((ground.checkpoints / "stopped-train.json").read_text())["epoch"] == 2
     ended = ground.attempt(3, toy=toy, env=env)
     assert (ended.status, ended.named("epoch.skipped")[0]["reason"]) == (0, "the run was stopped early")
+    # Finetuning is another stage: it goes on from the best.
+    ended = ground.attempt(0, toy=toy, env={**env, "SITEANNEX_STAGE": "finetune"})
+    assert (ended.status, [row["epoch"] for row in ended.named("epoch.completed")]) == (0, [0])
 
 
 def test_an_evaluation_gets_the_sound_checkpoint_of_its_epoch_and_needs_no_gpu(ground: Ground) -> None:
@@ -468,8 +477,16 @@ def test_an_evaluation_gets_the_sound_checkpoint_of_its_epoch_and_needs_no_gpu(g
     told = ended.named("evaluate.ended")[0]
     assert told["metrics"] == [{"epoch": 1, "test_loss": 0.25}]
     assert told["checkpoint"]["sha256"] == ground.sha256("epoch001.ckpt")
+    env = {"SITEANNEX_STAGE": "evaluate", "SITEANNEX_TRAINED_STAGE": "finetune"}
+    assert ground.attempt(1, env=env, command=command).status == 81
     flip_a_byte(ground.checkpoints / "epoch001.ckpt")
     assert ground.attempt(1, env={"SITEANNEX_STAGE": "evaluate"}, command=command).status == 81
+
+
+def test_a_preparation_knows_no_epochs(ground: Ground) -> None:
+    env = {"SITEANNEX_STAGE": "prepare", "SITEANNEX_EPOCH": ""}
+    assert ground.attempt(0, env=env, command=("sh", "-c", "echo made > data")).status == 0
+    assert (ground.folder / "data").read_text() == "made\n"
 
 
 def test_data_is_unpacked_first_and_the_time_it_took_is_told(ground: Ground) -> None:

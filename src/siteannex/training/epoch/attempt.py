@@ -31,9 +31,6 @@ from .task import (
     Task,
 )
 
-STOPPED = "stopped.json"
-"""Beside the checkpoints of a run that early stopping has ended."""
-
 
 class Attempt:
     """Everything one attempt knows. `run` is the straight line."""
@@ -142,7 +139,7 @@ class Attempt:
 
     def _nothing_to_do(self, known: list[Checkpoint]) -> bool:
         reason = ""
-        if (self.directory / STOPPED).exists():
+        if self._stopped.exists():
             reason = "the run was stopped early"
         elif any(self._is_end(one) for one in known):
             reason = f"epoch {self.task.last} is already finished"
@@ -211,11 +208,16 @@ class Attempt:
             raise Refusal(returned if 0 < returned < MISUSED else COMMAND_FAILED, "the command ended " + how)
         raise Refusal(BROKEN_CONTRACT, f"the command ended well but reported no checkpoint of epoch {self.task.last}")
 
+    @property
+    def _stopped(self) -> Path:
+        """Beside the checkpoints of a stage that early stopping has ended."""
+        return self.directory / f"stopped-{self.task.stage}.json"
+
     def _stop_if_stalled(self) -> None:
         task = self.task
         if stalled(scan(self.directory), task):
             fact = {"stage": task.stage, "epoch": task.last, "metric": task.metric, "patience": task.patience}
-            write_json(self.directory / STOPPED, dict(fact, ts=stamp()))
+            write_json(self._stopped, dict(fact, ts=stamp()))
             self.events.write("run.stopped", **fact)
             say(f"{task.metric} has not improved for {task.patience} epochs: the run stops")
 
@@ -295,10 +297,9 @@ class Attempt:
 
     def _choose_evaluated(self) -> None:
         known = scan(self.directory)
-        wanted = sorted(
-            (one for one in known if one.complete and one.epoch == self.task.last), key=lambda o: o.progress
-        )
-        for one in reversed(wanted):
+        stage = self.task.trained_stage
+        wanted = [one for one in known if one.complete and (one.stage, one.epoch) == (stage, self.task.last)]
+        for one in wanted:
             wrong = fault(one)
             if not wrong:
                 return self._go_on_from(one, one.epoch, "to be evaluated")

@@ -141,6 +141,11 @@ class Recorder:
             raise Refusal(
                 BROKEN_CONTRACT, f"this job ends with epoch {self.task.last}, and the command reported: {shown}"
             )
+        for other in scan(self.directory):
+            taken = other.path.name == name and other.complete
+            if taken and (other.stage, other.epoch) != (self.task.stage, epoch):
+                text = f"{name} is epoch {other.epoch} of {other.stage} already: each epoch needs a name of its own"
+                raise Refusal(BROKEN_CONTRACT, text)
         return name, epoch, bool(complete)
 
     def _finish(self, epoch: int, seconds: float, metrics: Json) -> None:

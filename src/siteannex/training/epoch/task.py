@@ -46,6 +46,8 @@ class Task:
     run_name: str
     run_id: str
     stage: str
+    trained_stage: str
+    """What an evaluation looks at."""
     seed: int
     first: int
     """First epoch of this job, from 0 in each stage."""
@@ -73,7 +75,7 @@ def read_task(env: Any) -> Task:
     """The task in `env`; Refusal(MISUSED) names the variable that is wrong."""
 
     def number(name: str, default: str | None = None) -> int:
-        text = env.get("SITEANNEX_" + name, default)
+        text = env.get("SITEANNEX_" + name) or default
         if text is None:
             raise Refusal(MISUSED, "SITEANNEX_" + name + " is not set")
         try:
@@ -98,7 +100,8 @@ def read_task(env: Any) -> Task:
         return str(word)
 
     stopping = mapping("EARLY_STOPPING")
-    last = number("EPOCH")
+    stage = choice("STAGE", "train", STAGES)
+    last = number("EPOCH", "0" if stage == "prepare" else None)
     first = number("FIRST_EPOCH", str(last))
     if not 0 <= first <= last:
         raise Refusal(MISUSED, f"SITEANNEX_FIRST_EPOCH {first} and SITEANNEX_EPOCH {last} are not a range")
@@ -107,7 +110,8 @@ def read_task(env: Any) -> Task:
         run=number("RUN", "0"),
         run_name=env.get("SITEANNEX_RUN_NAME", ""),
         run_id=env.get("SITEANNEX_RUN_ID", ""),
-        stage=choice("STAGE", "train", STAGES),
+        stage=stage,
+        trained_stage=choice("TRAINED_STAGE", "train", ("train", "finetune")),
         seed=number("SEED", "0"),
         first=first,
         last=last,
