@@ -1,0 +1,138 @@
+"""What GEN SUBDAG compiles to, and what our reader says of a DAG, in the eyes of the real DAGMan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from siteannex.training.dagfile import read_commands
+from siteannex.training.daggraph import read_graph
+from siteannex.training.gensubdag import compile_text
+from tests.lab.ground import Ground
+from tests.lab.person import Person
+from tests.unit.training.mldag_twin import campaign, twin
+
+FLOW = """\
+JOB init n.sub NOOP
+GEN SUBDAG sweep train.subdag a, b product from
+    0.1 to 0.3 by 0.1
+    1 to 3 by 1
+JOB report n.sub NOOP
+PARENT init CHILD sweep
+PARENT sweep CHILD report
+RETRY sweep 2 UNLESS-EXIT 86
+VARS sweep note='it is "quoted"\\\\'
+CATEGORY sweep gpu
+MAXJOBS gpu 4
+"""
+TRAIN = """\
+JOB {run}-e0 n.sub NOOP
+JOB {run}-e1 {
+  executable = /bin/true
+  arguments = {a} {b}
+} NOOP
+VARS {run}-e0 epoch=0 a={a} b='{b}'
+PARENT {run}-e0 CHILD {run}-e1
+PRIORITY ALL_NODES {index}
+"""
+
+
+@pytest.fixture
+def folder(alice: Person) -> Iterator[str]:
+    """A directory of alice's on the AP with a submit file in it."""
+    path = alice.shell("echo ~/gen-subdag")  # not in /tmp: DAGMan takes a log there for a mistake
+    alice.shell(f"mkdir -p {path} && cd {path} && printf 'executable = /bin/true\\nqueue\\n' >n.sub")
+    yield path
+    alice.shell(f"rm -rf {path}")
+
+
+def put(alice: Person, path: str, text: str) -> None:
+    alice.lab.exec("ap", ["sh", "-c", f"cat >{path}"], user=alice.user, input=text, check=True)
+
+
+def checked(alice: Person, folder: str, dags: Sequence[str]) -> list[list[str]]:
+    """What HTCondor's own checker finds wrong with each DAG."""
+    for at, text in enumerate(dags):
+        put(alice, f"{folder}/check{at:03d}.dag", text)
+    said = json.loads(alice.shell(f"cd {folder} && condor_dag_checker -json check*.dag || true"))
+    found = {report["DagFile"]: [error["Reason"] for error in report.get("Errors", [])] for report in said}
+    return [found[f"check{at:03d}.dag"] for at in range(len(dags))]
+
+
+def test_dagman_runs_what_gen_compiles_to(alice: Person, ground: Ground, folder: str) -> None:
+    flow = compile_text(FLOW, "flow.dag", {"train.subdag": TRAIN}.__getitem__).text
+    assert checked(alice, folder, [flow]) == [[]]
+    put(alice, f"{folder}/flow.dag", flow)
+    alice.shell(f"cd {folder} && condor_submit_dag -no_submit flow.dag && rm flow.dag.condor.sub")
+    alice.shell(f"cd {folder} && condor_submit_dag flow.dag")
+    log = f"{folder}/flow.dag.dagman.out"
+    ended = ground.wait_for(
+        lambda: alice.shell(f"grep -c 'EXITING WITH STATUS' {log} || true"), lambda n: n not in ("", "0"), within_s=90
+    )
+    assert ended == "1", alice.shell(f"tail -30 {log} || true")
+    metrics = json.loads(alice.shell(f"cat {folder}/flow.dag.metrics"))
+    assert metrics["exitcode"] == 0
+    assert (metrics["nodes_succeeded"], metrics["nodes_failed"]) == (20, 0), metrics
+
+
+@pytest.mark.parametrize("files", [twin(), campaign()], ids=["twin", "campaign"])
+def test_the_files_of_a_campaign_are_as_good_to_dagman_as_to_our_reader(
+    alice: Person, folder: str, files: dict[str, str]
+) -> None:
+    dags = [files[name] for name in ("sites.dag", "aws.dag", "ospool.dag")]
+    assert checked(alice, folder, dags) == [[], [], []]
+    assert [read_graph(dag).problems for dag in dags] == [(), (), ()]
+
+
+GOOD = [
+    "PARENT A \\\n# note\n\n CHILD B",
+    "# note \\\nJOB C c.sub",
+    "JOB C {\nx=1\n# }\n} DIR foo NOOP",
+    "JOB C @=end\nx = }\n  @end DIR d",
+    "JOB C {\nargs = a \\\n}\nJOB D d.sub",
+    "Submit_Description s {\n}\njob C s",
+    "JOB C.d c.sub\nJOB a c.sub\nPARENT A CHILD a",
+    'VARS A a=1 b=\'2\' c = "3" d="x y"z +e=""\nVARS B append f="\\t"',
+    "WEAK PARENT A CHILD B\nTOLERANCE A 1",
+    "SCRIPT DEFER 1 2 DEBUG f ALL POST A y\nSCRIPT HOLD ALL_NODES z",
+    "RETRY ALL_NODES 3 UNLESS-EXIT 2\nPRE-SKIP A 3\nPRE_SKIP B 3\nABORT-DAG-ON A 3 RETURN 1",
+    "DONE A\nCATEGORY A x\nMAXJOBS x 0\nPRIORITY B -5",
+    "PARENT A CHILD B\\",
+    "PARENT A CHILD B CHILD B",
+]
+BAD = [
+    "GEN SUBDAG x x.dag a from 1",
+    "JOB C c.sub # why",
+    "JOB parent c.sub",
+    "JOB C+D c.sub",
+    "JOB C",
+    "PARENT A CHILD C",
+    "PARENT a CHILD B",
+    "PARENT A",
+    "WEAK A CHILD B",
+    "RETRY A often",
+    "RETRY C 1",
+    "SCRIPT A x",
+    "SCRIPT PRE A",
+    "CATEGORY A",
+    "PRIORITY A x",
+    "VARS A",
+    "VARS A x",
+    "VARS A queuex=1",
+    'VARS A x="1',
+    "VARS A a==b",
+    "SUBDAG C c.dag",
+    "SUBMIT-DESCRIPTION s file",
+    "JOB C { executable=/bin/true }",
+    "DONE",
+]
+
+
+def test_dagman_and_our_reader_agree_on_what_is_right_and_wrong(alice: Person, folder: str) -> None:
+    dags = [f"JOB A a.sub\nJOB B b.sub\n{lines}\n" for lines in (*GOOD, *BAD)]
+    for at, (dag, theirs) in enumerate(zip(dags, checked(alice, folder, dags), strict=True)):
+        lost = [command for command in read_commands(dag) if "drops this line" in command.problem]
+        ours = len(read_graph(dag).problems) - len(lost)  # DAGMan says nothing of a lost line; we do
+        assert bool(theirs) == bool(ours) == (at >= len(GOOD)), dag
