@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from siteannex.training.dagfile import read_commands
 from siteannex.training.daggraph import read_graph
+from siteannex.training.dagimport import import_dag
 from siteannex.training.gensubdag import compile_text
+from siteannex.training.reading import read_experiment
+from siteannex.training.render import Names, dag_lines
 from tests.lab.ground import Ground
 from tests.lab.person import Person
 from tests.unit.training.mldag_twin import campaign, twin
@@ -84,6 +88,21 @@ def test_the_files_of_a_campaign_are_as_good_to_dagman_as_to_our_reader(
     dags = [files[name] for name in ("sites.dag", "aws.dag", "ospool.dag")]
     assert checked(alice, folder, dags) == [[], [], []]
     assert [read_graph(dag).problems for dag in dags] == [(), (), ()]
+
+
+@pytest.mark.parametrize("files", [twin(), campaign()], ids=["twin", "campaign"])
+def test_an_imported_campaign_rendered_again_is_good_to_dagman(
+    alice: Person, folder: str, tmp_path: Path, files: dict[str, str]
+) -> None:
+    put(alice, f"{folder}/x.config", "")
+    dags = []
+    for name in ("sites.dag", "aws.dag", "ospool.dag"):
+        path = tmp_path / "experiment.yaml"
+        path.write_text(import_dag(files[name], name).text, encoding="utf-8")
+        read = read_experiment(path, lambda _: None, [])
+        lines = dag_lines(read.experiment, read.targets, Names("x.config", "x.status", "x.jobstate"))
+        dags.append("\n".join(lines) + "\n")
+    assert checked(alice, folder, dags) == [[], [], []]
 
 
 GOOD = [

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from siteannex.cli.main import app
 from siteannex.errors import AnnexError
 from tests.unit.training.experiments import GOOD
+from tests.unit.training.mldag_twin import twin
 
 RUNNER = CliRunner()
 HERE = (("  expanse: {", "  expanse: {annex: expanse, "), ("  epochs: 4", "  epochs: 4\n  walltime: 2h"))
@@ -101,3 +102,57 @@ def test_submit_on_a_machine_without_htcondor_is_refused_with_the_reason(file: P
 def test_help_shows_two_examples(verb: str) -> None:
     shown = typed(verb, "--help")
     assert shown.count(f"siteannex dag {verb} ") >= 2
+
+
+def test_render_makes_more_nodes_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "t.subdag").write_text("JOB n{run} a.sub\n")
+    (tmp_path / "flow.dag").write_text("GEN SUBDAG g t.subdag x from 1 to 30 by 1\n")
+    with pytest.raises(AnnexError, match=r"30 instances of .* at most 20, or --max-nodes 30"):
+        RUNNER.invoke(app, ["dag", "render", str(tmp_path / "flow.dag"), "--max-nodes", "20"], catch_exceptions=False)
+    assert "30 nodes" in typed("render", str(tmp_path / "flow.dag"), "--max-nodes", "30")
+
+
+def test_a_dag_is_imported_and_what_comes_out_can_be_planned(file: Path) -> None:
+    dag, out = file.parent / "aws.dag", file.parent / "aws.yaml"
+    dag.write_text(twin()["aws.dag"])
+    done = RUNNER.invoke(app, ["dag", "import", str(dag), "-o", str(out)], catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (0, f"{out}: look it through, then siteannex dag plan {out}\n")
+    assert f"{dag}:23: WANDB_API_KEY stands here in clear text" in done.stderr
+    assert "aws: 2 training runs" in typed("plan", str(out))
+
+
+def test_an_import_shows_its_file_or_says_all_as_json(file: Path) -> None:
+    dag = file.parent / "aws.dag"
+    dag.write_text(twin()["aws.dag"])
+    done = RUNNER.invoke(app, ["dag", "import", str(dag)], catch_exceptions=False)
+    data = json.loads(typed("import", str(dag), "--json"))
+    assert done.stdout == data["text"]
+    assert [f"{each['place']}: {each['text']}" for each in data["findings"]] == done.stderr.splitlines()
+
+
+def test_an_import_that_still_lacks_something_says_what(file: Path) -> None:
+    (file.parent / "E.yaml").write_text(
+        "name: e\nsubmit_template: |\n  executable = /bin/true\n  arguments = $(nothing)\n"
+        "vars:\n  epochs: {type: value, value: 2}\n  epochs_per_job: {type: value, value: 1}\n"
+    )
+    out = file.parent / "e.yaml"
+    done = RUNNER.invoke(app, ["dag", "import", str(file.parent / "E.yaml"), "-o", str(out)], catch_exceptions=False)
+    assert "to mend: " in done.stderr
+    assert "$(nothing) is defined nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("a.dag", "b.yaml"), "one DAG, or Experiment.yaml and resources.yaml"),
+        (("none.dag",), "there is no file"),
+        (("experiment.yaml", "-o", "experiment.yaml"), "exists; move it away"),
+    ],
+)
+def test_an_import_of_what_is_not_there_is_wrong_usage(
+    file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.chdir(file.parent)
+    done = RUNNER.invoke(app, ["dag", "import", *words])
+    assert done.exit_code == 2
+    assert says in " ".join(done.stderr.split())

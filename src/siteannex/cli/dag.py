@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siteannex.cli import dag_import
+
 if TYPE_CHECKING:
     from siteannex.training.matrix import Matrix
     from siteannex.training.reading import Loaded
     from siteannex.training.writing import Written
 
-app = typer.Typer(help="Experiments: plan, render, submit.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Experiments: plan, render, submit, import.", no_args_is_help=True, rich_markup_mode=None)
 
 PLAN_EXAMPLES = """\b
 Examples:
@@ -31,6 +33,9 @@ Examples:
 """
 File = Annotated[Path, typer.Argument(help="An experiment file (docs/experiment.md).", metavar="FILE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+app.command("import", epilog=dag_import.EXAMPLES)(dag_import.import_files)
 
 
 @app.command("plan", epilog=PLAN_EXAMPLES)
@@ -121,13 +126,16 @@ def render(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The DAG file; default: NAME.dag beside FILE.")
     ] = None,
+    max_nodes: Annotated[
+        int, typer.Option(help="Most nodes that GEN SUBDAG may make; an experiment file says max_nodes itself.")
+    ] = 100_000,
     json_output: AsJson = False,
 ) -> None:
     """Write the DAG and what it needs beside it, as condor_submit_dag takes it. Nothing is submitted."""
     import json
 
     if file.suffix == ".dag":
-        _render_plain(file, output, json_output=json_output)
+        _render_plain(file, output, max_nodes, json_output=json_output)
         return
     written = _write(file, output)
     if json_output:
@@ -138,7 +146,7 @@ def render(
     _line("next", f"siteannex dag submit {file}")
 
 
-def _render_plain(file: Path, output: Path | None, *, json_output: bool) -> None:
+def _render_plain(file: Path, output: Path | None, max_nodes: int, *, json_output: bool) -> None:
     import json
 
     from siteannex.training.plaindag import plain_dag
@@ -147,7 +155,7 @@ def _render_plain(file: Path, output: Path | None, *, json_output: bool) -> None
     target = output or file.with_name(f"{file.stem}-plain.dag")
     if target.resolve() == file.resolve():
         raise typer.BadParameter("that is the file itself", param_hint="-o")
-    compiled, graph = plain_dag(file)
+    compiled, graph = plain_dag(file, ceiling=max_nodes)
     written = write_compiled(compiled, len(graph.nodes), target)
     doubts = [f"{target}:{each.line}:{each.column}: {each.message}" for each in graph.problems]
     if json_output:

@@ -45,14 +45,30 @@ def import_files(
         imported = import_dag(load_text(files[0]), str(files[0]))
     else:
         imported = import_mldag(files[0], files[1] if len(files) == 2 else None)
+    mend: list[str] = []
     if output is not None:
         output.write_text(imported.text, encoding="utf-8")
+        mend = _to_mend(output)
     if json_output:
-        print(json.dumps(asdict(imported), indent=1))
+        print(json.dumps({**asdict(imported), "to_mend": mend}, indent=1))
         return
     for finding in imported.findings:
         print(f"{finding.place}: {finding.text}", file=sys.stderr)
+    for line in mend:
+        print(f"to mend: {line}", file=sys.stderr)
     if output is None:
         print(imported.text, end="")
     else:
         print(f"{output}: look it through, then siteannex dag plan {output}")
+
+
+def _to_mend(file: Path) -> list[str]:
+    """What an imported experiment file still lacks."""
+    from siteannex.cli.experiments import read_experiment
+    from siteannex.errors import AnnexError
+
+    try:
+        read_experiment(file)
+    except AnnexError as problem:
+        return problem.failure.evidence[0].text.splitlines()
+    return []

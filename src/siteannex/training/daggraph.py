@@ -349,3 +349,21 @@ def _resolved(graph: Graph, node: Node) -> Node:
 
 def _shown(value: object) -> str:
     return "absent" if value is None else str(value)
+
+
+def relabelled(
+    graph: Graph, name: Callable[[str], str], variables: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
+) -> Graph:
+    """The same graph in other words: every node renamed, the variables of every node rewritten."""
+    return replace(
+        graph,
+        nodes={name(key): replace(node, name=name(key)) for key, node in graph.nodes.items()},
+        edges=frozenset((name(parent), name(child)) for parent, child in graph.edges),
+        weak_edges=frozenset((name(parent), name(child)) for parent, child in graph.weak_edges),
+        variables={name(key): variables(values) for key, values in graph.variables.items()},
+        scripts={(name(key), when): script for (key, when), script in graph.scripts.items()},
+        retries={name(key): retry for key, retry in graph.retries.items()},
+        categories={name(key): category for key, category in graph.categories.items()},
+        priorities={name(key): priority for key, priority in graph.priorities.items()},
+        done=frozenset(map(name, graph.done)),
+    )

@@ -17,12 +17,21 @@ from siteannex.training.dagfile import Place, read_commands
 from siteannex.training.daggraph import Graph, Node, read_graph
 from siteannex.training.foreign_submit import Finding, Translated, gathered, translate
 from siteannex.training.imported import Imported, experiment_name, experiment_text, merge_sites, site_key
-from siteannex.training.located import Source, refused
+from siteannex.training.located import Source
+from siteannex.training.located import refused as refused_at
 
 _OURS = {"epoch", "run_uuid", "random_seed", "ResourceName", "continue_from_checkpoint"}
 _RUN_NAME = re.compile(r"(.+?)[-_.](?:train[-_]?)?epoch\d+")
 _DESCRIPTION = re.compile(r"(.+?)(?:_pretrain|_train)?(?:\.sub)?")
 _REQUESTS = ("pre_request_annex", "mldag.provenance", "annex_helper")
+
+
+_HINT = "siteannex dag import takes DAGs whose runs are chains of epochs, with submit descriptions written in the DAG."
+
+
+def refused(source: Source, place: Place, message: str) -> Exception:
+    """Why a DAG cannot be imported, at its place."""
+    return refused_at(source, place, message, _HINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ def import_dag(text: str, file: str) -> Imported:
         **_hooks(source, graph, runs, findings),
     }
     _left_out(source, graph, runs, findings)
+    _asked_elsewhere(source, graph, keys, findings)
     header = [
         f"Imported from {PurePath(file).name} by siteannex dag import. Node epochN of a run is its N-th job here too."
     ]
@@ -231,6 +241,17 @@ def _hooks(source: Source, graph: Graph, runs: Sequence[Chain], findings: list[F
             told = f"{len(others)} {when} scripts left out ({others[0]}): a hook is the same for every node"
             findings.append(Finding(source.name, told))
     return {"hooks": hooks} if hooks else {}
+
+
+def _asked_elsewhere(source: Source, graph: Graph, keys: Mapping[str, str], findings: list[Finding]) -> None:
+    """Scripts that ask for an annex at a site where their node's job does not go, as hand-edited DAGs have them."""
+    for (name, _), script in sorted(graph.scripts.items(), key=lambda item: graph.nodes[item[0][0]].line):
+        node = graph.nodes[name]
+        words = script.split()
+        site = keys.get(node.submit or f"inline {node.body}")
+        if "pre_request_annex" in words[0] and len(words) > 1 and site is not None and site_key(words[1]) != site:
+            told = f"its script asks for an annex at {words[1]}, and its job goes to {site}"
+            findings.append(Finding(f"{source.name}:{node.line}", told))
 
 
 def _left_out(source: Source, graph: Graph, runs: Sequence[Chain], findings: list[Finding]) -> None:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from siteannex.training.dagfile import unquote
+from siteannex.training.submit_commands import SUBMIT_COMMANDS, SUBMIT_PREFIXES
 
 _ASSIGNMENT = re.compile(r"([+A-Za-z_][\w.]*)\s*=(?!=)\s*(.*)", re.DOTALL)
 _CONTROL = re.compile(r"(if|elif|else|endif)\b", re.IGNORECASE)
 _QUEUE = re.compile(r"queue(\s+1)?", re.IGNORECASE)
 _RESOURCE = re.compile(r'TARGET\.GLIDEIN_ResourceName\s*==\s*"([^"]*)"', re.IGNORECASE)
 _SECRET = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
-_NOT_COMMANDS = frozenset(["job_ad_file"])
 _SIZE_UNITS = {"request_memory": "MB", "gpus_minimum_memory": "MB", "request_disk": "KB"}
 """The unit HTCondor takes when a number has none."""
 MACROS = {
@@ -29,6 +29,7 @@ MACROS = {
 """What MLDAG's VARS are called here. Its `epoch` is how many epochs must be done, ours the index of the last one."""
 NEXT_EPOCH = "next_epoch = $(epoch) + 1"
 _MACRO = re.compile(r"\$\((epoch|run_uuid|random_seed|resourcename)(?::[^)]*)?\)", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\w*\(([A-Za-z_][\w.]*)|\bdefined\s+([A-Za-z_][\w.]*)", re.IGNORECASE)
 _RESUME = re.compile(r"\bcontinue_from_checkpoint\b", re.IGNORECASE)
 
 
@@ -65,6 +66,8 @@ class Translated:
 
 def translate(lines: Iterable[tuple[str, str]]) -> Translated:
     """Translate the lines of a submit description, each with its place in a file."""
+    lines = list(lines)
+    used = {name.lower() for _, line in lines for pair in _REFERENCE.findall(line) for name in pair}
     result = Translated()
     set_at: dict[str, int] = {}
     depth = 0
@@ -95,7 +98,7 @@ def translate(lines: Iterable[tuple[str, str]]) -> Translated:
             result.findings.append(
                 Finding(place, f"left out: {line} (every job gets its epoch, run and seed by itself)")
             )
-        elif small in _NOT_COMMANDS:
+        elif not _means_something(small, used):
             result.findings.append(Finding(place, f"left out: {name} is no submit command and never took effect"))
         else:
             kept = _renamed(f"{name} = {_with_unit(small, value)}")
@@ -107,6 +110,12 @@ def translate(lines: Iterable[tuple[str, str]]) -> Translated:
             result.lines.append(kept)
     result.lines = [line for line in result.lines if line]
     return result
+
+
+def _means_something(name: str, used: set[str]) -> bool:
+    """Whether HTCondor does anything with a command of that name, or another line uses it as a macro."""
+    known = name in SUBMIT_COMMANDS or name.startswith(("my.", "request_", *SUBMIT_PREFIXES))
+    return known or name in used
 
 
 def needs_next_epoch(lines: Sequence[str]) -> bool:
@@ -128,7 +137,7 @@ def _not_an_assignment(result: Translated, place: str, line: str) -> None:
         result.resource = "" if name.startswith("$(") else name
         text = (
             "a line TARGET.GLIDEIN_ResourceName == ... of its own is no requirement: it never bound jobs to a site. "
-            "From here on resource: does"
+            "From here on resource: does; look whether slots of that name exist"
         )
         result.findings.append(Finding(place, text))
         return
@@ -141,7 +150,10 @@ def _environment(result: Translated, place: str, value: str) -> None:
     for name, text in _variables(value):
         if _SECRET.search(name) and text:
             result.secrets.append(name)
-            told = f"{name} stands here in clear text: withdraw it, and put a new one into secrets/{name} (chmod 600)"
+            told = (
+                f"{name} stands here in clear text: withdraw it, and put a new one into secrets/{name} (chmod 600). "
+                f"Without command: the job finds it as that file: export {name}=$(cat secrets/{name})"
+            )
             result.findings.append(Finding(place, told))
         else:
             result.environment[name] = _renamed(text)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from siteannex.training.foreign_submit import NEXT_EPOCH, Finding, Translated, needs_next_epoch
+from siteannex.training.places import ANY
 
 _KEY = re.compile(r"[^A-Za-z0-9_-]")
 _PLACE_COMMANDS = {"request_cpus": "cpus", "request_gpus": "gpus", "request_memory": "memory", "request_disk": "disk"}
@@ -35,7 +36,7 @@ class Sites:
 def site_key(name: str) -> str:
     """A name as `sites` takes it: letters, digits, `-` and `_`, a letter first."""
     key = _KEY.sub("_", name)[:63] or "site"
-    return key if key[0].isalpha() else f"s{key[:62]}"
+    return key if key[0].isalpha() and key != ANY else f"s{key[:62]}"
 
 
 def experiment_name(text: str) -> str:
