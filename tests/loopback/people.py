@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -47,6 +47,8 @@ def loopback_site(
     keys: str = "allowed",
     idle_s: int = 3600,
     persist: bool = True,
+    fingerprints: Mapping[str, str] | None = None,
+    retry: str = "by-person",
 ) -> Site:
     """A site whose login host is a port of this machine."""
     day = date(2026, 1, 1)
@@ -56,7 +58,9 @@ def loopback_site(
     return Site(
         name="loop",
         title="Loopback",
-        login=Login.model_validate({"host": host, "port": port, "keys": keys}),
+        login=Login.model_validate(
+            {"host": host, "port": port, "keys": keys, "fingerprints": fingerprints or {}, "retry": retry}
+        ),
         session=SessionPolicy(idle=idle_s, persist=persist),
         partitions={"debug": partition},
         verified=day,

@@ -80,6 +80,25 @@ def test_one_login_serves_every_later_command(sshd: LoopbackSshd, held: Places) 
     assert 3500 < (session.idle_until - session.since).total_seconds() < 3610
 
 
+def test_an_unknown_host_key_is_compared_with_the_one_in_the_site_file(
+    sshd: LoopbackSshd, held: Places, host_key: paramiko.PKey
+) -> None:
+    published = {"ecdsa": host_key.fingerprint, "ed25519": "SHA256:of-a-key-not-shown"}
+    person = Person()
+    open_it(loopback_site(sshd.port, fingerprints=published), held, person).close()
+    assert person.told == [f"The site file has this ecdsa key: {host_key.fingerprint}"]
+
+
+def test_a_host_key_that_differs_from_the_site_files_is_told_before_the_question(
+    sshd: LoopbackSshd, held: Places
+) -> None:
+    person = Person(accepts_keys=False)
+    with pytest.raises(AnnexError) as raised:
+        open_it(loopback_site(sshd.port, fingerprints={"ecdsa": "SHA256:other"}), held, person)
+    assert raised.value.failure.code == "host-key-unknown"
+    assert "The site file has another ecdsa key: SHA256:other" in person.told[0]
+
+
 def test_questions_banners_and_host_keys_reach_the_clients_person(
     sshd: LoopbackSshd, held: Places, host_key: paramiko.PKey
 ) -> None:

@@ -312,6 +312,13 @@ def test_methods_nobody_speaks_are_named(sshd: LoopbackSshd, places: Places) -> 
     assert "transport: openssh" in failure.hint
 
 
+def test_a_site_that_bans_quick_returns_is_not_to_be_tried_again_at_once(sshd: LoopbackSshd, places: Places) -> None:
+    wrong = Person(answers=(("Password", "wrong"),))
+    with pytest.raises(AnnexError) as raised:
+        connect(loopback_site(sshd.port, retry="never"), user=None, prompter=wrong, places=places)
+    assert "Not at once: loop shuts out who comes back quickly" in raised.value.failure.hint
+
+
 def test_an_unknown_host_key_is_asked_about_once(sshd: LoopbackSshd, places: Places, host_key: paramiko.PKey) -> None:
     person = Person()
     works(log_in(sshd, places, person))

@@ -94,7 +94,7 @@ def _charge(facts: Partition, kind: NodeKind) -> str:
     if charge is None:
         return "?"
     factor = kind.charge_factor if kind.charge_factor is not None else charge.factor
-    return f"{'?' if factor is None else f'{factor:g}'} {charge.unit}/{_CHARGED[charge.per]}"
+    return f"? {charge.unit}" if factor is None else f"{factor:g} {charge.unit}/{_CHARGED[charge.per]}"
 
 
 def _caps(caps: Caps) -> str:

@@ -40,7 +40,7 @@ Confidence = Literal["solid", "likely", "doubtful"]
 class Facts(BaseModel):
     """Read from outside, checked, never changed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Sourced(Facts):

@@ -59,7 +59,7 @@ class Login(Facts):
     certificate_lifetime: DurationS | None = None
     """Where keys come with a certificate of the site: how long one is good."""
     jump: Annotated[str, Field(pattern=r"^(?:[^@\s]+@)?[A-Za-z0-9.-]+(?::[0-9]+)?$")] | None = None
-    """`[user@]host[:port]` on the way, used unless `~/.ssh/config` names another."""
+    """`[user@]host[:port]` on the way, unless `~/.ssh/config` names a way. Only with `transport: paramiko`."""
     retry: Literal["by-person", "never"] = "by-person"
     """never: the site bans hosts that come back quickly; after a failed login wait, then start again by hand."""
     fingerprints: Mapping[str, str] = {}

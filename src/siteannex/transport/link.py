@@ -236,6 +236,9 @@ def check_host_key(site: str, target: LoginTarget, key: tuple[str, bytes], promp
     if verdict.lines:
         others = ", ".join(f"{line.key_type} ({line.where})" for line in verdict.lines)
         prompter.tell(f"{name} is known by keys of another type: {others}. It now shows only {kind}.")
+    for family, published in target.published_keys.items():
+        if family in kind:
+            prompter.tell(_compared(family, published, print_now))
     if not prompter.confirm_host_key(name, kind, print_now):
         raise fail(
             "host-key-unknown",
@@ -244,6 +247,12 @@ def check_host_key(site: str, target: LoginTarget, key: tuple[str, bytes], promp
             evidence=[Evidence.tail(f"host key of {name}", f"{kind} {print_now}")],
         )
     _remember(target, name, kind, text, prompter)
+
+
+def _compared(family: str, published: str, shown: str) -> str:
+    if published == shown:
+        return f"The site file has this {family} key: {published}"
+    return f"The site file has another {family} key: {published}. It may be old; ask the site before you say yes."
 
 
 def _remember(target: LoginTarget, name: str, kind: str, text: str, prompter: Prompter) -> None:

@@ -170,4 +170,10 @@ def _authenticate(
         return prompter.ask(Prompt(site.name, hop.login, text, False, "other"))
 
     login = SiteLogin(site.name, hop.login, site.login, prompter, lambda: key_candidates(hop, passphrase), stored)
-    login.run(Dialogue(connection, hop.user, login.on_banner))
+    try:
+        login.run(Dialogue(connection, hop.user, login.on_banner))
+    except AnnexError as error:
+        if site.login.retry != "never":
+            raise
+        hint = f"{error.failure.hint} Not at once: {site.name} shuts out who comes back quickly after a refused login."
+        raise AnnexError(replace(error.failure, hint=hint.lstrip())) from error

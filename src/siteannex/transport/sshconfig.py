@@ -8,7 +8,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ class LoginTarget:
     connect_timeout_s: float | None = None
     """`ConnectTimeout`; None: siteannex's own."""
     proxy_command: str | None = None
+    published_keys: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprints that the site file has, by the beginning of a key's type: `ed25519`."""
     jumps: tuple[LoginTarget, ...] = ()
     """Hosts to go through, in order."""
 
@@ -68,7 +71,8 @@ def resolve(site: str, login: Login, places: Places, *, user: str | None = None)
     Raises AnnexError(ssh-config-invalid) when `~/.ssh/config` cannot be understood.
     """
     resolver = _Resolver(site, _load(site, places), places)
-    return resolver.target(login.host, login.port, user, seen=())
+    target = replace(resolver.target(login.host, login.port, user, seen=()), published_keys=login.fingerprints)
+    return resolver.through(target, login.jump) if login.jump else target
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,14 @@ class _Resolver:
             certificate_files=self._paths(options.get("certificatefile"), target),
         )
         return self._with_proxy(target, options, (*seen, alias))
+
+    def through(self, target: LoginTarget, jump: str) -> LoginTarget:
+        """The target by the site file's way, with its own user unless the way names one; the configuration's wins."""
+        options = self._lookup(target.alias)
+        if "proxyjump" in options or "proxycommand" in options:
+            return target
+        hop = jump if "@" in jump else f"{target.user}@{jump}"
+        return replace(target, jumps=self._jumps(hop, (target.alias,)))
 
     def _lookup(self, alias: str) -> SSHConfigDict:
         try:

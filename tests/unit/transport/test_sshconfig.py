@@ -159,3 +159,22 @@ def test_what_is_not_understood_is_said(places: Places, config: str) -> None:
 )
 def test_hops(text: str, parts: tuple[str | None, str, int | None]) -> None:
     assert parse_jump(text) == parts
+
+
+def jumps(places: Places, config: str, jump: str, *, user: str | None = None) -> list[str]:
+    (places.home / ".ssh/config").write_text(config)
+    found = resolve("lab", Login(host="login.lab", jump=jump), places, user=user)
+    return [hop.login for hop in found.jumps]
+
+
+def test_a_site_file_may_name_the_host_on_the_way(places: Places) -> None:
+    assert jumps(places, "", "gate.lab:8822") == ["local@gate.lab:8822"]
+    assert jumps(places, "", "gate.lab", user="u.ab1") == ["u.ab1@gate.lab"]
+    assert jumps(places, "", "guest@gate.lab", user="u.ab1") == ["guest@gate.lab"]
+    assert jumps(places, "Host gate.lab\n  Port 2200\n", "gate.lab") == ["local@gate.lab:2200"]
+
+
+def test_the_configurations_way_wins_over_the_site_files(places: Places) -> None:
+    assert jumps(places, "Host login.lab\n  ProxyJump mine.lab\n", "gate.lab") == ["local@mine.lab"]
+    assert jumps(places, "Host login.lab\n  ProxyJump none\n", "gate.lab") == []
+    assert jumps(places, "Host login.lab\n  ProxyCommand nc %h %p\n", "gate.lab") == []
