@@ -210,3 +210,44 @@ def test_up_warns_before_it_spends(alice: Person) -> None:
     submit(alice, "")
     again = alice.types("up", "lab", "--gpus", "1", "--no-wait")
     assert "warning: 4 of your 5 jobs that wait for lab can never run on these slots" in again.text
+
+
+@pytest.fixture
+def limits(ground: Ground) -> Iterator[Callable[[str, str], None]]:
+    """`limits("qos normal", "MaxTRESPerUser=gres/gpu=1")`: what the site allows, put back afterwards."""
+
+    def modify(whom: str, what: str) -> None:
+        ground.at("login1", f"sacctmgr -i modify {whom} set {what}")
+
+    yield modify
+    modify("qos normal", "MaxTRESPerUser=gres/gpu=6")
+    modify("account abc123", "GrpTRES=cpu=-1")
+
+
+def test_a_pilot_beyond_a_limit_by_itself_is_told_that_it_never_starts(
+    alice: Person, ground: Ground, limits: Callable[[str, str], None]
+) -> None:
+    limits("qos normal", "MaxTRESPerUser=gres/gpu=1")
+    assert alice.types("up", "lab", "--gpus", "2", "--no-wait").status == 0
+    said = ground.wait_for(lambda: why(alice, "lab"), lambda said: "QOSMaxGRESPerUser" in said, within_s=20)
+    assert "it can never start: you asked 2 GPUs, QOS normal allows 1 GPU per user" in said
+    assert "siteannex down lab, then siteannex up lab --gpus 1" in said
+
+    limits("account abc123", "GrpTRES=cpu=1")
+    assert alice.types("up", "lab", "--cpus", "2", "--lifetime", "30m", "--name", "wide", "--no-wait").status == 0
+    said = ground.wait_for(lambda: why(alice, "wide"), lambda said: "AssocGrpCpuLimit" in said, within_s=20)
+    assert "you asked 2 CPUs, account abc123 allows 1 CPU for all its jobs together" in said
+
+
+def test_up_says_on_its_queue_line_that_this_takes_long(
+    alice: Person, ground: Ground, limits: Callable[[str, str], None]
+) -> None:
+    limits("qos normal", "MaxTRESPerUser=gres/gpu=1")
+    assert alice.types("login", "lab").status == 0
+    child = alice.start("up", "lab", "--gpus", "2")
+    child.expect_exact("you asked 2 GPUs, QOS normal allows 1 GPU per user")
+    child.expect_exact("siteannex why lab")
+    child.expect_exact("Ctrl-C leaves it queued")
+    child.sendintr()
+    child.expect_exact("Whatever was submitted goes on")
+    child.close()
