@@ -633,7 +633,7 @@ FAILURES: dict[str, FailureKind] = {
     "release-incomplete": FailureKind(
         Stage.RELEASED,
         "Something of the annex is still at the site.",
-        "Run siteannex down NAME again.",
+        "Run siteannex down NAME again; siteannex sweep SITE finds what no annex here knows.",
         retryable=True,
     ),
 }
