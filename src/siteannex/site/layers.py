@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+_BY_NAME = {"partitions", "nodes", "instances"}
 Location = Sequence[str | int]
 """Keys and list indexes from the top of a file to one value."""
 
@@ -70,13 +71,16 @@ def merged(layers: Sequence[Layer]) -> dict[str, Any]:
     """All layers as one, plain: the first file's keys win, mapping by mapping."""
     data: dict[str, Any] = {}
     for layer in reversed(layers):
-        data = _over(data, plain(layer.data))
+        data = overlaid(data, plain(layer.data))
     if data.pop("extends", None) is not None:
         data["name"] = str(layers[0].data.get("name", layers[0].path.stem))
+        for named in _BY_NAME & data.keys():
+            if isinstance(data[named], dict):  # taken away here, and not there (any more) in what is extended
+                data[named] = {name: facts for name, facts in data[named].items() if facts is not None}
     return data
 
 
-def _over(base: Any, change: Any) -> Any:
+def overlaid(base: Any, change: Any) -> Any:
     """`change` laid over `base`. Null takes a mapping or a list away; of a single value it says "unknown" or "none"."""
     if not isinstance(base, dict) or not isinstance(change, dict):
         return change
@@ -85,7 +89,7 @@ def _over(base: Any, change: Any) -> Any:
         if value is None and isinstance(base.get(key), dict | list):
             del result[key]
         else:
-            result[key] = _over(base.get(key), value)
+            result[key] = overlaid(base.get(key), value)
     return result
 
 
