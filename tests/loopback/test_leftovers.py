@@ -104,3 +104,29 @@ def test_the_holder_of_other_places_is_not_ours(places: Places) -> None:
         stranger.kill()
     assert found == []
     assert [each.what for each in theirs] == [f"session holder, process {stranger.pid}"]
+
+
+NO_LOCKS = """
+import errno, fcntl, os
+real = fcntl.flock
+def flock(handle, operation):
+    if os.readlink(f"/proc/self/fd/{handle}").startswith("PLACE/"):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    real(handle, operation)
+fcntl.flock = flock
+"""
+
+
+def test_where_the_file_system_has_no_locks_there_is_still_one_holder(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(NO_LOCKS.replace("PLACE", str(places.runtime)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    pid = a_holder(places)
+    start_holder(places)  # gives way to the first
+    assert list((tmp_path / "tmp").glob("siteannex-*/locks/*")), "the stand-in was locked"
+    assert eventually(lambda: leftovers(places) == [])
+    assert holder_pid(places) == pid

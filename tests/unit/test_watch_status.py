@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -192,3 +194,22 @@ def test_a_row_whose_pilots_all_wait_is_pending_and_a_mixed_one_is_not(world: Wo
     row = status(world, remote=True)
     assert row.pending
     assert not replace(row, verdict=replace(row.verdict, pilots=())).pending
+
+
+def test_status_shows_what_it_cannot_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.up(wait=False)
+    world.wake()
+
+    def no_space(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    before = world.latest().events()
+    [row] = world.status(remote=True)
+    assert row.verdict.stage is Stage.READY
+    assert "what is seen now is not recorded" in row.trouble
+    assert world.latest().events() == before
+    monkeypatch.undo()
+    [row] = world.status(remote=True)
+    assert row.trouble == ""
+    assert world.latest().state().ready_ids == ("71",)

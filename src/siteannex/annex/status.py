@@ -95,12 +95,13 @@ def _row(
         trouble = f"{annex.plan.request.site} was not asked: {problem.failure.summary}"
         witnesses = gather(annex, None, pool)
     if not annex.state().ended:
-        adopt(annex, witnesses)
+        trouble = _recorded(lambda: adopt(annex, witnesses)) or trouble
     state = annex.state()
     verdict = judge(annex.plan, state, witnesses, now)
     ready = [pilot.job_id for pilot in verdict.pilots if pilot.ready]
     if not state.ended and not set(ready) <= set(state.ready_ids):
-        annex.record(Stage.READY, What.SEEN, text=verdict.text, ready=ready)
+        seen = verdict.text
+        trouble = _recorded(lambda: annex.record(Stage.READY, What.SEEN, text=seen, ready=ready)) or trouble
     if not verdict.pilots and state.begun is not None and not state.ended and store.busy(annex.name):
         verdict = replace(verdict, text="a siteannex command is at work on it")
     if witnesses.batch is None and not verdict.ready and _still_believed(state) and not store.busy(annex.name):
@@ -113,8 +114,18 @@ def _row(
     if witnesses.slots is None:
         trouble = trouble or "the collector was not asked: it does not answer"
     if witnesses.batch is not None and not state.ended:
-        _remember(annex, verdict)
+        told = verdict
+        trouble = _recorded(lambda: _remember(annex, told)) or trouble
     return Row(annex, verdict, counts, _ends_at(annex, witnesses), trouble)
+
+
+def _recorded(record: Callable[[], None]) -> str:
+    """Record; on a full disk what is seen is shown all the same, and this says that it was not kept."""
+    try:
+        record()
+    except AnnexError as problem:
+        return f"what is seen now is not recorded: {problem.failure.summary}"
+    return ""
 
 
 def _still_believed(state: AnnexState) -> bool:

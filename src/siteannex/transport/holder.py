@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from siteannex.errors import AnnexError, Secret, StageFailure
 from siteannex.failures import failure
+from siteannex.locks import Taken, exclusive
 from siteannex.ports import Prompt
 from siteannex.transport import messages as m
 from siteannex.transport.places import Places
@@ -86,12 +86,7 @@ class Holder:
         """Listen until stopped or idle. Returns at once when another holder lives. Raises OSError."""
         private_directory(self._places.runtime)
         private_directory(self._places.state)
-        descriptor = os.open(self._places.holder_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "rb+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return
+        with contextlib.suppress(Taken), exclusive(self._places.holder_lock):
             with self._listening() as listener:
                 self._log(f"holder started, pid {os.getpid()}")
                 self._accept_loop(listener)
