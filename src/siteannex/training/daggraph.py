@@ -202,8 +202,8 @@ def _node(reading: _Reading, command: Command) -> None:
     rest = iter(range(at + 2, len(words)))
     for word in rest:
         option = words[word].upper()
-        if option == "DIR":
-            node = replace(node, directory=unquote(words[next(rest, word)]))
+        if option == "DIR" and word + 1 < len(words):
+            node = replace(node, directory=unquote(words[next(rest)]))
         elif option == "NOOP":
             node = replace(node, noop=True)
         elif option == "DONE":

@@ -82,6 +82,11 @@ def import_dag(text: str, file: str) -> Imported:
 def chains(source: Source, graph: Graph) -> list[Chain]:
     """The runs of a DAG of chains, in the order of their first nodes."""
     jobs = [node for node in graph.nodes.values() if node.kind == "JOB"]
+    if not jobs:
+        raise refused(source, Place(1, 1), "there is no JOB here")
+    strangers = sorted({name for edge in graph.edges | graph.weak_edges for name in edge} - {job.name for job in jobs})
+    if strangers:
+        raise refused(source, Place(1, 1), f"PARENT lines name {strangers[0]}, which is no JOB of this file")
     child: dict[str, str] = {}
     parent: dict[str, str] = {}
     for before, after in sorted(graph.edges | graph.weak_edges):
@@ -90,8 +95,6 @@ def chains(source: Source, graph: Graph) -> list[Chain]:
                 told = f"{key} has several {what} ({table[key]}, {value}); only chains of epochs can be imported"
                 raise refused(source, Place(graph.nodes[key].line, 1), told)
             table[key] = value
-    if not jobs:
-        raise refused(source, Place(1, 1), "there is no JOB here")
     found: list[Chain] = []
     for node in jobs:
         if node.name not in parent:

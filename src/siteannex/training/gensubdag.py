@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from siteannex.training.dagfile import Command, Place, load_text, read_commands
+from siteannex.training.dagfile import Command, Place, load_text, read_commands, unquote
 from siteannex.training.daggraph import NODE_KEYWORDS
 from siteannex.training.genheader import Header, Reader, file_rows, take_header
 from siteannex.training.genrows import read_points
@@ -53,6 +53,7 @@ def compile_text(text: str, name: str, read: Reader, *, ceiling: int = CEILING) 
     """Compile a DAG's text. `read` gives the text of the files it names; AnnexError dag-invalid says where and what."""
     source = Source(name, text)
     pieces = _pieces(source, list(read_commands(text)))
+    _no_gen_elsewhere(source, pieces, read)
     if not any(isinstance(piece, Header) for piece in pieces):
         return Compiled(text, (), {})
     plain = [piece for piece in pieces if isinstance(piece, Command)]
@@ -75,6 +76,21 @@ def compile_text(text: str, name: str, read: Reader, *, ceiling: int = CEILING) 
         else:
             written.append(_outer(source, piece, regions, known))
     return Compiled("".join(_ended(written)), tuple(world.notes), world.points)
+
+
+def _no_gen_elsewhere(source: Source, pieces: list[Command | Header], read: Reader) -> None:
+    """DAGMan reads included and spliced files itself, and knows no GEN."""
+    for piece in pieces:
+        at = {"INCLUDE": 1, "SPLICE": 2}.get(piece.keyword, 0) if isinstance(piece, Command) else 0
+        if not isinstance(piece, Command) or not 0 < at < len(piece.words):
+            continue
+        file = unquote(piece.words[at].text)
+        try:
+            found = has_gen(read(file))
+        except (OSError, ValueError):
+            continue  # not there yet, or no name of a file: DAGMan judges that
+        if found:
+            raise refused(source, piece.place(at), f"{file} has a GEN of its own, and DAGMan reads it: render it first")
 
 
 def has_gen(text: str) -> bool:
@@ -170,8 +186,11 @@ def _define(world: _World, header: Header, source: Source, node: str, place: Pla
 def _file(world: _World, header: Header, name: str, place: Place) -> Source:
     try:
         return Source(name, world.read(name))
-    except OSError as problem:
-        raise refused(header.where.source, place, f"cannot read {name}: {problem.strerror or problem}") from problem
+    except (OSError, ValueError) as problem:  # ValueError: no name a file can have
+        told = f"cannot read {name}: {getattr(problem, 'strerror', None) or problem}"
+        if name == header.values_file:
+            told += f"; a value by itself is written ({name})"
+        raise refused(header.where.source, place, told) from problem
 
 
 def _outer(source: Source, command: Command, regions: Mapping[str, Region], known: frozenset[str] | None) -> str:
@@ -204,7 +223,10 @@ def edge_line(source: Source, command: Command, regions: Mapping[str, Region], k
             child = True
         if word.text in regions:
             region = regions[word.text]
-            words += region.roots if child else region.leaves
+            ends = region.roots if child else region.leaves
+            if not ends:
+                raise refused(source, command.place(at), f"{word.text} has no node that could wait or be waited for")
+            words += ends
             continue
         is_name = at > (1 if command.keyword == "WEAK" else 0) and word.text.upper() != "CHILD"
         if is_name and known is not None and word.text not in known:

@@ -137,7 +137,12 @@ class Writer:
 
     def _name(self, command: Command, at: int) -> str:
         word = command.words[at]
-        return self._fill(word.text, command, word.offset, name=True)
+        name = self._fill(word.text, command, word.offset, name=True)
+        if "{" in name or "}" in name:
+            raise refused(
+                self.source, command.place(at), f"{name} keeps its braces, and DAGMan would take that for a name"
+            )
+        return name
 
     def _rest(self, command: Command, at: int) -> str:
         return self._fill(command.rest(at), command, command.words[at].offset) if at < len(command.words) else ""

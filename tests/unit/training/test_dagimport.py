@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
 from ruamel.yaml import YAML
 
 from siteannex.errors import AnnexError
@@ -11,6 +12,7 @@ from siteannex.training.dagimport import chains, import_dag
 from siteannex.training.imported import Imported
 from siteannex.training.located import Source
 from tests.unit.training.mldag_twin import campaign, description, twin
+from tests.unit.training.test_dagfile import DAGS as DAG_TEXTS
 
 CAMPAIGNS = pytest.mark.parametrize("files", [twin(), campaign()], ids=["twin", "campaign"])
 DAGS = pytest.mark.parametrize("name", ["sites.dag", "aws.dag", "ospool.dag"])
@@ -127,6 +129,8 @@ def test_a_script_that_every_node_has_is_a_hook() -> None:
         ("JOB x a.sub\nJOB y a.sub\nPARENT x CHILD y\nPARENT y CHILD x\n", "x.dag:1:1", "in a circle of PARENT lines"),
         ("JOB x a.sub\nJOB y a.sub\nJOB z a.sub\nPARENT x CHILD y\n", "x.dag:3:1", "the same number"),
         ("# none\n", "x.dag:1:1", "there is no JOB here"),
+        ("PARENT a CHILD b\n", "x.dag:1:1", "there is no JOB here"),
+        ("INCLUDE x\nJOB a s\nPARENT a CHILD b\n", "x.dag:1:1", "PARENT lines name b, which is no JOB of this file"),
         ("JOB x a.sub\nRETRY y 1\n", "x.dag:2:7", "names y, which no JOB defines"),
     ],
 )
@@ -136,6 +140,14 @@ def test_a_dag_that_is_no_set_of_chains_is_refused_at_its_place(dag: str, place:
     assert caught.value.failure.code == "dag-invalid"
     assert caught.value.failure.summary.startswith(f"{place}: ")
     assert says in caught.value.failure.summary
+
+
+@given(DAG_TEXTS)
+def test_any_text_is_imported_or_refused(text: str) -> None:
+    try:
+        import_dag(text, "x.dag")
+    except AnnexError as problem:
+        assert problem.failure.code == "dag-invalid"  # noqa: PT017
 
 
 def test_runs_are_named_in_order_when_their_nodes_do_not_say() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.errors import AnnexError, StageFailure
+from siteannex.training.dagfile import save_text
 from siteannex.training.daggraph import read_graph
 from siteannex.training.gensubdag import Compiled, compile_dag, compile_text, has_gen
 from tests.unit.training.mldag_twin import campaign, twin
@@ -25,7 +26,8 @@ ONE = "JOB {run}-{x} x.sub\n"
 
 
 def compiled(dag: str, files: Mapping[str, str] | None = None, *, ceiling: int = 100_000) -> Compiled:
-    known = {"train.subdag": TRAIN, "one.subdag": ONE, **(files or {})}
+    known = {"train.subdag": TRAIN, "one.subdag": ONE, "inner.dag": "gen subdag", "watch": "SERVICE w s\n"}
+    known |= files or {}
 
     def read(name: str) -> str:
         if name not in known:
@@ -211,6 +213,13 @@ def test_a_template_may_hang_its_nodes_on_nodes_of_the_dag() -> None:
     assert read_graph(flow.text).edges == {("init", "a1"), ("a1", "b1"), ("b1", "last"), ("z", "a1")}
 
 
+def test_an_evaluation_whose_parent_differs_from_run_to_run_takes_it_from_its_row() -> None:
+    template = "JOB r{run}-e0 t\nJOB r{run}-e1 t\nPARENT r{run}-e0 CHILD r{run}-e1\n"
+    template += "JOB r{run}-eval v\nPARENT r{run}-e{best} CHILD r{run}-eval\n"
+    graph = read_graph(compiled("GEN SUBDAG f t best from 0, 1\n", {"t": template}).text)
+    assert {edge for edge in graph.edges if "eval" in edge[1]} == {("r0-e0", "r0-eval"), ("r1-e1", "r1-eval")}
+
+
 def test_regions_nest_and_the_inner_one_sees_the_outer_variables() -> None:
     files = {
         "outer": "JOB s{run} s\nGEN SUBDAG in inner e from 0 to 1 by 1\nPARENT s{run} CHILD in\nRETRY in {lr}\n",
@@ -298,6 +307,10 @@ def test_what_is_said_of_a_region_is_said_of_each_node_unless_the_template_said_
         ("GEN SUBDAG f one.subdag x from 1\nSAVE_POINT_FILE f\n", "flow.dag:2:17", "a region has no save point"),
         ("GEN SUBDAG f one.subdag x from 1\nVARS f k\n", "flow.dag:2:8", "key="),
         ("GEN SUBDAG f one.subdag x from p.txt\n1\n", "flow.dag:2:1", "rows below it are too much"),
+        ("GEN SUBDAG f one.subdag x from adam\n", "flow.dag:1:32", "a value by itself is written (adam)"),
+        ("INCLUDE inner.dag\n", "flow.dag:1:9", "inner.dag has a GEN of its own, and DAGMan reads it"),
+        ("SPLICE s inner.dag\n", "flow.dag:1:10", "inner.dag has a GEN of its own"),
+        ("JOB i s\nGEN SUBDAG f watch x from 1\nPARENT i CHILD f\n", "flow.dag:3:16", "no node that could wait"),
         ("GEN SUBDAG f one.subdag x from 1 to 2 by 1e-12\n", "flow.dag:1:1", "1000000000001 instances"),
         ("GEN SUBDAG f one.subdag x from 0 to 9999999 by 1\n", "flow.dag:1:1", "or --max-nodes 10000000"),
     ],
@@ -317,6 +330,8 @@ def test_an_error_names_file_line_and_column(dag: str, place: str, says: str) ->
         ("JOB init s\n", "t:1:5", "node init exists already (flow.dag:1:1)"),
         ("FINAL n{x} s\n", "t:1:1", "a DAG has one FINAL"),
         ("JOB n{x} {\n a = 1\n  b = {y}\n}\n", "t:3:7", "no region variable is called y"),
+        ("JOB n{run+1} s\n", "t:1:5", "n{run+1} keeps its braces"),
+        ("JOB n{{x}} s\n", "t:1:5", "n{x} keeps its braces"),
         ("JOB n{runn} s\n", "t:1:6", "did you mean {run}?"),
         ("JOB n{x} s\nPARENT n{x}\n", "t:2:12", "one part is missing"),
         ("JOB n{x} s\nSCRIPT PRE n{x}\n", "t:2:16", "a node and a script"),
@@ -352,3 +367,50 @@ def test_any_text_after_gen_compiles_or_is_refused_at_a_place(text: str) -> None
         compile_text(f"GEN SUBDAG f one.subdag {text}\n", "flow.dag", lambda name: ONE)
     except AnnexError as problem:
         assert problem.failure.summary.split(":")[1].isdigit()  # noqa: PT017
+
+
+PARTS = [
+    "1",
+    "0.1 to 0.3 by 0.1",
+    "a:",
+    "x:",
+    "product",
+    "zip",
+    "from",
+    ",",
+    "(",
+    '"',
+    "\\\n",
+    "\n",
+    "x, y",
+    "submit s",
+    "t",
+]
+LINES = [
+    "JOB n{x} s",
+    "JOB {run}{{x}}",
+    "VARS n{x} a={x}",
+    "PARENT n{x} CHILD",
+    "GEN SUBDAG g one.subdag y from 1",
+    "{",
+    "}",
+]
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(PARTS), st.text(max_size=5)), max_size=12).map(" ".join),
+    st.lists(st.one_of(st.sampled_from(LINES), DAGS), max_size=8).map("\n".join),
+)
+def test_any_rows_and_any_template_compile_or_are_refused_at_a_place(rows: str, template: str) -> None:
+    files = {"t": template}
+    try:
+        compile_text(f"GEN SUBDAG f t x, y {rows}\nPARENT f CHILD f\n", "flow.dag", lambda name: files.get(name, ONE))
+    except AnnexError as problem:
+        assert problem.failure.code == "dag-invalid"  # noqa: PT017
+
+
+def test_bytes_pass_through_the_file_system_unchanged(tmp_path: Path) -> None:
+    data = b"JOB a a.sub\r\n# \xe9\xff\n\tPARENT a \\\n"
+    (tmp_path / "x.dag").write_bytes(data)
+    save_text(tmp_path / "y.dag", compile_dag(tmp_path / "x.dag").text)
+    assert (tmp_path / "y.dag").read_bytes() == data
