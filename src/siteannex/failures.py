@@ -364,6 +364,27 @@ FAILURES: dict[str, FailureKind] = {
     "walltime-invalid": FailureKind(
         Stage.SUBMIT, "The batch system does not accept the walltime.", "Ask for a shorter --lifetime."
     ),
+    "limits-exceeded": FailureKind(
+        Stage.SUBMIT,
+        "A limit of your account or of the QOS does not allow the job: its size, its time or how many you have.",
+        "Ask for less, or end other jobs of yours there.",
+    ),
+    "gres-invalid": FailureKind(
+        Stage.SUBMIT,
+        "The batch system does not take GPUs asked for in this way.",
+        "Mend gpu_request: of the partition in the site's YAML (sinfo -o %G at the site shows Slurm's names).",
+    ),
+    "memory-request-refused": FailureKind(
+        Stage.SUBMIT,
+        "The site refuses jobs that ask for memory.",
+        "Write memory_request: null for this partition in the site's YAML, then run up again.",
+    ),
+    "slurm-unreachable": FailureKind(
+        Stage.SUBMIT,
+        "Slurm's controller at the site does not answer; nothing was submitted by this attempt.",
+        "See the site's status page; run the command again when Slurm is back.",
+        retryable=True,
+    ),
     "submit-uncertain": FailureKind(
         Stage.SUBMIT,
         "The batch system did not say whether it took the job, and no job of that name is seen.",

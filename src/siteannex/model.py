@@ -62,6 +62,8 @@ class Deadlines:
 
     queue_s: int = 7 * 86400
     """How long a pilot may wait in the queue: as long as its token lasts."""
+    submit_s: int = 60
+    """How long sbatch may take; then the pilot is looked for by its name."""
     ep_start_s: int = 180
     """From the batch job running to the pilot's first report."""
     step_s: int = 600

@@ -50,3 +50,9 @@ def changed(lab: Lab, host: str, do: str, undo: str) -> Iterator[None]:
         yield
     finally:
         lab.exec(host, ["sh", "-c", undo], check=True)
+
+
+def program(name: str, script: str) -> tuple[str, str]:
+    """What puts a program before a host's own one of that name, and what takes it away."""
+    path = f"/usr/local/bin/{name}"
+    return f"cat >{path} <<'EOF'\n#!/bin/sh\n{script}\nEOF\nchmod 755 {path}", f"rm {path}"

@@ -16,7 +16,7 @@ from siteannex.annex.ends import _ENDINGS
 from siteannex.errors import EVIDENCE_LIMIT_CHARS, AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import FAILURES, fail, failure
 from siteannex.resources import data_dir
-from siteannex.scheduler.slurm import _REFUSALS
+from siteannex.scheduler.refusals import REFUSALS
 
 SOURCE = Path(siteannex.__file__).parent
 
@@ -83,7 +83,7 @@ def test_every_code_named_in_the_source_is_in_the_catalogue() -> None:
 
 
 def test_every_code_chosen_by_a_table_is_in_the_catalogue() -> None:
-    assert {refusal.code for refusal in _REFUSALS} <= set(FAILURES)
+    assert {refusal.code for refusal in REFUSALS} <= set(FAILURES)
     assert set(_ENDINGS.values()) <= set(FAILURES)
 
 

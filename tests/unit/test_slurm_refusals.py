@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.errors import Stage
-from siteannex.failures import FAILURES
+from siteannex.errors import Evidence, Stage
+from siteannex.failures import FAILURES, fail
 from siteannex.ports import CommandResult
-from siteannex.scheduler.slurm import refusal
+from siteannex.scheduler.refusals import advised, inquiry_script, refusal
 
 FAILED = "sbatch: error: Batch job submission failed: "
 
@@ -32,13 +32,24 @@ FAILED = "sbatch: error: Batch job submission failed: "
         (FAILED + "Requested time limit is invalid (missing or exceeds some limit)", "walltime-invalid"),
         (
             FAILED + "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
-            "submit-refused",
+            "limits-exceeded",
         ),
-        (FAILED + "Unable to contact slurm controller (connect failure)", "submit-refused"),
+        (FAILED + "Unable to contact slurm controller (connect failure)", "slurm-unreachable"),
         (FAILED + "Socket timed out on send/recv operation", "submit-uncertain"),
         (FAILED + "Zero Bytes were transmitted or received", "submit-uncertain"),
         ("sbatch: unrecognized option '--gpuss=2'", "submit-refused"),
-        ("Please specify --gres=gpu:TYPE:NUM", "submit-refused"),
+        ("Please specify --gres=gpu:TYPE:NUM", "gres-invalid"),
+        ("sbatch: error: Invalid generic resource (gres) specification", "gres-invalid"),
+        (
+            "sbatch: error: --mem is not allowed here: memory comes with the GPUs\n" + FAILED + "Unspecified error",
+            "memory-request-refused",
+        ),
+        ("Please do not use --mem on this partition", "memory-request-refused"),
+        (
+            "sbatch: error: QOSMaxWallDurationPerJobLimit\n" + FAILED + "Job violates accounting/QOS policy",
+            "limits-exceeded",
+        ),
+        ("sbatch gave no answer in 60 s and was ended", "submit-uncertain"),
     ],
 )
 def test_slurms_words_become_the_code_they_mean(stderr: str, code: str | None) -> None:
@@ -63,3 +74,36 @@ def test_a_silent_refusal_says_that_nothing_was_said() -> None:
 def test_any_words_become_a_failure_of_submit(status: int, stdout: str, stderr: str) -> None:
     failure = refusal(CommandResult(status, stdout, stderr), "lab").failure
     assert FAILURES[failure.code].stage is Stage.SUBMIT
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "hint"),
+    [
+        ("account-invalid", "abc123\nxyz789\n", "abc123, xyz789. Name one: --account abc123"),
+        ("partition-invalid", "debug\ngpu\n", "partitions now: debug, gpu. Name one (--partition)"),
+        ("qos-invalid", "normal\ntiny\n", "QOS there: normal, tiny."),
+        ("walltime-invalid", "debug 30:00\n", "limits: debug 30:00."),
+        ("nodes-unavailable", "gpu: 16 CPUs, 64000 MB, gpu:a100:4\n", "gpu: 16 CPUs, 64000 MB, gpu:a100:4."),
+        ("gres-invalid", "gpu: gpu:a100:4\n", "gpu: gpu:a100:4."),
+        ("limits-exceeded", "tiny|00:05:00|||\n", "tiny|00:05:00|||"),
+    ],
+)
+def test_what_slurm_would_take_is_named(code: str, said: str, hint: str) -> None:
+    assert inquiry_script(code)
+    told = advised(fail(code, "lab", "no", evidence=[Evidence("sbatch", "no")]), said).failure
+    assert hint in told.hint
+    assert [piece.text for piece in told.evidence] == ["no", said.strip()]
+
+
+def test_where_slurm_names_nothing_the_general_hint_stays() -> None:
+    refused = fail("account-invalid", "lab", "no")
+    assert advised(refused, " \n").failure == refused.failure
+    assert inquiry_script("submit-refused") is None
+    assert advised(fail("submit-refused", "lab", "no"), "words").failure.evidence == ()
+
+
+@given(st.sampled_from(["account-invalid", "limits-exceeded", "submit-refused"]), st.text())
+def test_any_answer_of_slurm_leaves_a_hint_of_one_line(code: str, said: str) -> None:
+    hint = advised(fail(code, "lab", "no"), said).failure.hint
+    assert hint
+    assert hint.isprintable()

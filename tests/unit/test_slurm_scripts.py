@@ -10,13 +10,13 @@ import pytest
 
 from siteannex.model import BatchState
 from siteannex.ports import CommandResult
+from siteannex.scheduler.refusals import refusal
 from siteannex.scheduler.slurm import (
     cancel_script,
     drain_script,
     query_script,
     read_query,
     read_submitted,
-    refusal,
     submit_script,
 )
 from tests.unit.samples import NOW

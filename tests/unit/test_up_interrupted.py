@@ -178,10 +178,12 @@ def test_when_slurm_cannot_be_asked_what_was_submitted_nothing_is_submitted_agai
         world.up(ASKED)
     world.transport.after = lambda _: None
     world.slurm.set("squeue.down", "Unable to contact slurm controller")
+    world.clock.on_sleep = lambda: None
     with pytest.raises(AnnexError) as raised:
         world.up(ASKED)
     assert raised.value.failure.code == "submit-uncertain"
     assert world.slurm.submissions() == 2
+    world.clock.on_sleep = world.wake
     world.slurm.unset("squeue.down")
     world.up(ASKED)
     assert_one_annex_of_two_pilots(world)
@@ -216,6 +218,7 @@ def test_what_once_failed_is_not_believed_again_while_slurm_gives_no_answer(tmp_
 
 def test_a_lost_answer_of_which_only_one_pilot_is_found_is_uncertain(tmp_path: Path) -> None:
     world = World(tmp_path)
+    world.clock.on_sleep = lambda: None
     world.slurm.set("refuse.72", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
     with pytest.raises(AnnexError) as raised:
         world.up(ASKED)

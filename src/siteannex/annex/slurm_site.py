@@ -18,6 +18,7 @@ from siteannex.failures import fail
 from siteannex.model import EpSoftware, PilotReport
 from siteannex.ports import Command, CommandResult, Progress, Transport
 from siteannex.scheduler import slurm
+from siteannex.scheduler.refusals import advised, inquiry_script, refusal
 from siteannex.site.schema import Site
 from siteannex.transport.room import with_room, write_failure
 
@@ -105,7 +106,7 @@ class SlurmSite:
         before the refusal are left for the caller to end. AnnexError(submit-uncertain) when its answer was lost: only a
         look by name tells what was accepted.
         """
-        annex_dir = self._annex_dir(annex_id)
+        annex_dir, patience_s = self._annex_dir(annex_id), self.site.deadlines.submit
         unpack = (
             f"LC_ALL=C; export LC_ALL; umask 077; mkdir -p {annex_dir}/progress && cd {annex_dir} && rm -f unpacked && "
             "base64 -d | gzip -dc | tar -xf - && : >unpacked"
@@ -113,9 +114,12 @@ class SlurmSite:
         unpacked, submitted = self.transport.run(
             [
                 Command(unpack, stdin=base64.encodebytes(archive).decode("ascii")),
-                Command(f"[ -f {annex_dir}/unpacked ] || exit 74; " + slurm.submit_script(annex_dir, pilots)),
+                Command(
+                    f"[ -f {annex_dir}/unpacked ] || exit 74; "
+                    + slurm.submit_script(annex_dir, pilots, patience_s=patience_s)
+                ),
             ],
-            timeout_s=120,
+            timeout_s=60 + pilots * patience_s,
         )
         if not unpacked.ok:
             problem = write_failure(
@@ -127,10 +131,14 @@ class SlurmSite:
             )
             raise self._no_room(problem)
         if submitted.status != 0:
-            raise slurm.refusal(submitted, self.site.name)
+            raise self._advised(refusal(submitted, self.site.name))
         if not (job_ids := slurm.read_submitted(submitted.stdout)):
             raise fail("submit-uncertain", self.site.name, "sbatch gave no job id", evidence=[_seen(submitted)])
         return job_ids
+
+    def forget(self, annex_id: str) -> bool:
+        """Remove the annex's directory if nothing was ever submitted from it; False, and nothing done, otherwise."""
+        return self._run(slurm.forget_script(self._annex_dir(annex_id))).ok
 
     def observe(self, annex_id: str, since: datetime, known: tuple[str, ...] = ()) -> Sighting:
         """Ask Slurm about the annex's pilots and read their progress files. One round trip."""
@@ -189,6 +197,15 @@ class SlurmSite:
     def read(self, path: str) -> bytes:
         """The end of one of those files; empty when it is gone."""
         return self.transport.get(path, limit_bytes=LOG_LIMIT_BYTES) or b""
+
+    def _advised(self, problem: AnnexError) -> AnnexError:
+        script = inquiry_script(problem.failure.code)
+        if script is None:
+            return problem
+        try:
+            return advised(problem, self._run(slurm.FIND_SLURM + script).stdout)
+        except AnnexError:
+            return problem  # the refusal is the news
 
     def _no_room(self, problem: AnnexError) -> AnnexError:
         return with_room(problem, f'"{self.site.directories.home}"', lambda script: self._run(script).stdout)

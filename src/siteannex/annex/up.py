@@ -34,6 +34,10 @@ QUEUE_S = {Join.POOL: 7 * 86400, Join.DIRECT: 86400}
 """How long a pilot may wait in the queue and still join; shorter where the token can also submit jobs."""
 
 
+LOOKS, LOOK_AGAIN_S = 3, 2.0
+"""How often, and how far apart, a pilot is looked for whose submission got no answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The effects `up` needs, built in the command line."""
@@ -170,12 +174,22 @@ def _deliver(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> SlurmS
 def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools: Tools) -> None:
     """Record a failure of delivery; "ended" only when nothing was submitted, or what was is seen to be gone."""
     ended = not annex.state().submit_begun
-    if access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
+    if access is not None and problem.code == "slurm-unreachable":  # which cannot be told to end anything either
+        ended = _forgotten(annex, access)
+    elif access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
         ended = _ended(annex, access, tools)
     try:
         annex.record_failure(problem, ended=ended)
     except AnnexError as unwritable:  # the failure itself must still be told
         tools.view.line("state", f"{unwritable.failure.summary}: what follows is not recorded")
+
+
+def _forgotten(annex: Annex, access: SlurmSite) -> bool:
+    """True when no pilot was ever submitted, and the annex's directory at the site is gone."""
+    try:
+        return access.forget(annex.plan.annex_id)
+    except AnnexError:
+        return False
 
 
 def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
@@ -259,12 +273,24 @@ def _accepted(annex: Annex, access: SlurmSite, archive: bytes, tools: Tools) -> 
     try:
         return access.submit(annex.plan.annex_id, archive, annex.plan.pilots)
     except AnnexError as problem:
-        if problem.failure.code != "submit-uncertain":
+        if problem.failure.code not in ("submit-uncertain", "remote-timeout"):
             raise
+        seen = problem.failure.evidence
+        tools.view.line("submit", f"{seen[0].text if seen else problem.failure.summary}: looking for the job by name")
+        if not _taken(annex, access, tools):
+            raise
+    tools.view.line("submit", "Slurm had taken it; nothing is submitted twice")
+    return annex.state().job_ids
+
+
+def _taken(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
+    """True when Slurm shows every pilot by name; a job just taken may show a moment later."""
+    for _ in range(LOOKS):
         adopt(annex, gather(annex, access, tools.pool))
-        if len(annex.state().job_ids) < annex.plan.pilots:
-            raise
-        return annex.state().job_ids
+        if len(annex.state().job_ids) >= annex.plan.pilots:
+            return True
+        tools.clock.sleep(LOOK_AGAIN_S)
+    return False
 
 
 def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret, origin: str) -> bytes:

@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from siteannex.errors import AnnexError, Evidence
-from siteannex.failures import fail
 from siteannex.model import BatchJob, BatchState, Plan
-from siteannex.ports import CommandResult
+from siteannex.scheduler.refusals import UNCERTAIN
 from siteannex.site.schema import Partition
 
 _STATES: dict[str, BatchState] = {
@@ -118,19 +116,23 @@ shown (sbatch(1): environment variables override options in the script). Where S
 only (a module), take the PATH from one."""
 
 
-def submit_script(annex_dir: str, pilots: int) -> str:
+def submit_script(annex_dir: str, pilots: int, *, patience_s: int = 60) -> str:
     """Submit `batch.sh` once per pilot, at most once for ever: a directory is made as a mark before each sbatch.
 
-    A refusal takes the mark back; an answer that got lost does not, because Slurm may have taken the job.
+    A refusal takes the mark back; an answer that got lost does not, because Slurm may have taken the job. An sbatch
+    that says nothing for `patience_s` is ended and counts as such.
     """
     return f"""{FIND_SLURM}cd {annex_dir} || exit 73
+patient=
+command -v timeout >/dev/null 2>&1 && patient="timeout -k 5 {patience_s}"
 i=0
 while [ "$i" -lt {pilots} ]; do
   i=$((i + 1))
   mkdir "submit.$i" 2>/dev/null || continue
-  out=$(sbatch --parsable batch.sh 2>submit.err); rc=$?
+  out=$($patient sbatch --parsable batch.sh 2>submit.err); rc=$?
+  [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ] && echo "sbatch gave no answer in {patience_s} s and was ended" >>submit.err
   if [ "$rc" -ne 0 ]; then
-    grep -qiE '{_UNCERTAIN}' submit.err || rmdir "submit.$i"
+    grep -qiE '{UNCERTAIN}' submit.err || rmdir "submit.$i"
     printf '%s\\n' "$out"; cat submit.err >&2; exit "$rc"
   fi
   printf '%s\\n' "$out" >"submit.$i/answer"
@@ -138,25 +140,11 @@ while [ "$i" -lt {pilots} ]; do
 done"""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """How Slurm words one kind of refusal, and our code for it."""
-
-    pattern: str
-    code: str
-
-
-_UNCERTAIN = "socket timed out|zero bytes were transmitted"
-"""The link between sbatch and slurmctld broke after the request was sent: it may well have been accepted."""
-
-_REFUSALS = (
-    Refusal(_UNCERTAIN, "submit-uncertain"),
-    Refusal(r"invalid account|account/partition combination|not a valid account", "account-invalid"),
-    Refusal(r"invalid partition|partition specified", "partition-invalid"),
-    Refusal(r"invalid qos|qos specification", "qos-invalid"),
-    Refusal(r"invalid --time|invalid time limit|requested time limit", "walltime-invalid"),
-    Refusal(r"node configuration is not available|can not be satisfied|cannot be satisfied", "nodes-unavailable"),
-)
+def forget_script(annex_dir: str) -> str:
+    """Remove an annex's directory if nothing was ever submitted from it; status 1 when something was."""
+    return f"""[ -d {annex_dir} ] || exit 0
+for mark in {annex_dir}/submit.[0-9]*; do [ -d "$mark" ] && exit 1; done
+rm -rf {annex_dir}"""
 
 
 def read_submitted(text: str) -> tuple[str, ...]:
@@ -166,18 +154,6 @@ def read_submitted(text: str) -> tuple[str, ...]:
         if match := _SUBMITTED.fullmatch(line):
             ids[match.group(1)] = match.group(2)  # the last such line of a pilot is the id
     return tuple(ids.values())
-
-
-def refusal(result: CommandResult, site: str) -> AnnexError:
-    """Turn sbatch's words into the code they mean; unknown words pass through whole."""
-    words = "\n".join(text for text in (result.stderr.strip(), result.stdout.strip()) if text)
-    code = next((r.code for r in _REFUSALS if re.search(r.pattern, words, re.IGNORECASE)), "submit-refused")
-    return fail(
-        code,
-        site,
-        "sbatch refused the pilot" if words else f"sbatch ended with status {result.status} and said nothing",
-        evidence=[Evidence.tail(f"sbatch at {site}, exit status {result.status}", words)],
-    )
 
 
 def query_script(annex_id: str, *, since: datetime, known: tuple[str, ...] = ()) -> str:

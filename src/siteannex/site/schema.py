@@ -115,6 +115,7 @@ class Deadlines(Facts):
     """How long each stage may be silent at this site before that is a failure: `join: 5m` at a slow one."""
 
     queue: DurationS = _USUAL.queue_s
+    submit: DurationS = _USUAL.submit_s
     ep_start: DurationS = _USUAL.ep_start_s
     step: DurationS = _USUAL.step_s
     join: DurationS = _USUAL.join_s

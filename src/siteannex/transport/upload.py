@@ -148,7 +148,8 @@ class Upload:
 
     def _refused(self, status: int | None, mark: str) -> AnnexError:
         said = self._complaint.decode("utf-8", "replace").rpartition(f"{mark}\n")[2]
-        evidence = [Evidence.tail(f"{self._site}: cat >{self._part} (exit status {status})", said)]
+        folder = self._target.rpartition("/")[0]
+        evidence = [Evidence.tail(f"cat into {folder} at {self._site}, exit status {status}", said)]
         if status is None:
             return fail(
                 "link-broken",
@@ -156,7 +157,7 @@ class Upload:
                 f"the link to {self._site} broke during the upload; nothing of it is used",
                 evidence=evidence if said.strip() else (),
             )
-        what = f"{self._target} could not be written"
+        what = f"a file could not be written in {folder} at {self._site}"
         return write_failure(self._site, what, said, evidence, needed_bytes=self._source.stat().st_size)
 
     def _finish(self, framed: FramedRun, sent: _Sent) -> None:

@@ -9,15 +9,9 @@ from siteannex.errors import Stage
 from tests.faultbook import FaultRow
 from tests.lab.ground import Ground
 from tests.lab.person import Person
-from tests.lab.probing import AtSite, Probe, changed
+from tests.lab.probing import AtSite, Probe, changed, program
 
 UPLOAD = 5_000_000
-
-
-def program(name: str, script: str) -> tuple[str, str]:
-    """What puts a program before the login node's own one of that name, and what takes it away."""
-    path = f"/usr/local/bin/{name}"
-    return f"cat >{path} <<'EOF'\n#!/bin/sh\n{script}\nEOF\nchmod 755 {path}", f"rm {path}"
 
 
 def left(lab: Lab, directory: str) -> str:
