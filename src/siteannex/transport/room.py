@@ -17,6 +17,8 @@ _CAUSES = (
 )
 """The texts of EDQUOT, ENOSPC, EROFS, EACCES and EPERM (errno(3)) under LC_ALL=C."""
 
+_ROOM = ("quota-exceeded", "site-disk-full")
+
 _ASK = r"""LC_ALL=C; export LC_ALL; d=$1
 while [ ! -d "$d" ] && [ "$d" != "${d%/*}" ]; do d=${d%/*}; done
 timeout 10 df -Pk "$d" 2>/dev/null | tail -n 1
@@ -32,13 +34,13 @@ def write_failure(
     need = f"; it needs {format_bytes(needed_bytes)}" if needed_bytes else ""
     for pattern, code, meaning in _CAUSES:
         if re.search(pattern, words, re.IGNORECASE):
-            return fail(code, site, f"{what}: {meaning}{need}", evidence=evidence)
+            return fail(code, site, f"{what}: {meaning}{need if code in _ROOM else ''}", evidence=evidence)
     return fail("ship-failed", site, what, evidence=evidence)
 
 
 def with_room(error: AnnexError, place: str, ask: Callable[[str], str]) -> AnnexError:
     """Add what is free at `place` (a shell word), where room is what was missing. `ask` runs a script there."""
-    if error.failure.code not in ("quota-exceeded", "site-disk-full"):
+    if error.failure.code not in _ROOM:
         return error
     try:
         said = ask(f"set -- {place}\n{_ASK}")
