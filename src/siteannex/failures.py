@@ -171,7 +171,7 @@ FAILURES: dict[str, FailureKind] = {
     "dag-running": FailureKind(
         Stage.SUBMIT,
         "This experiment's DAG is in the queue already; a second one would train the same runs twice.",
-        "siteannex status and condor_q show it; condor_rm it first, or wait.",
+        "condor_q shows it; wait for its end, or condor_rm it first: its rescue file keeps what is done.",
     ),
     # PACK: the EP software
     "ep-source-missing": FailureKind(

@@ -51,7 +51,7 @@ def plan(file: File, json_output: AsJson = False) -> None:
     found = matrix(loaded.experiment, loaded.targets)
     missing = missing_inputs(loaded.experiment, file.parent)
     loose = loose_secrets(loaded.experiment, file.parent)
-    up = _annexes_up(list(found.annexes()))
+    up = _annexes_up(list(found.annexes))
     if json_output:
         print(json.dumps({**as_data(found), "annexes_up": up, "missing": missing, "readable_secrets": loose}, indent=1))
         return
@@ -72,7 +72,7 @@ def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) 
     _line("plan", f"{found.name}: {'' if experiment.runs else count}{found.runs} training runs")
     _line(
         "",
-        f"{found.epochs_per_run} epochs a run; {found.nodes} DAG nodes; each tried {1 + found.retries} times at most",
+        f"{found.epochs_per_run} epochs a run; {found.nodes} DAG nodes, each tried {_times(1 + found.retries)}",
     )
     for sweep in experiment.swept().values():
         if (grid := sweep.grid()) is not None and grid.note:
@@ -98,7 +98,7 @@ def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) 
         _line("ceiling", "not known: write walltime: (the longest one epoch job may run) under train: and the others")
     else:
         _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once")
-    needed = found.annexes()
+    needed = found.annexes
     for annex, site in needed.items():
         if up is None:
             _line("annex", f"{annex}: needed (whether it is up is not known: this AP's HTCondor does not answer)")
@@ -107,6 +107,10 @@ def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) 
         else:
             name = "" if annex == site else f" --name {annex}"
             _line("annex", f"{annex}: not up; jobs for it wait:  siteannex up {site}{name} --gpus N --lifetime T")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"up to {count} times"
 
 
 def _annexes_up(names: list[str]) -> list[str] | None:

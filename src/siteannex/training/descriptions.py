@@ -127,7 +127,7 @@ def _moved(experiment: Experiment, stage: str, folder: str, inputs: list[str]) -
 def _variables(
     experiment: Experiment, stage: str, target: Target, parameters: Mapping[str, Value], *, per_run: bool
 ) -> dict[str, str]:
-    found = {"SITEANNEX_EXPERIMENT": experiment.name, "SITEANNEX_STAGE": stage, "SITEANNEX_SITE": target.key}
+    found = {"SITEANNEX_EXPERIMENT": experiment.name, "SITEANNEX_STAGE": "$(stage)", "SITEANNEX_SITE": target.key}
     found |= {"SITEANNEX_NODE": "$(JOB)", "SITEANNEX_ATTEMPT": "$(RETRY)"}
     if per_run:
         found |= {

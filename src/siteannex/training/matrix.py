@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from siteannex.training.experiment import Experiment
-from siteannex.training.places import Target
+from siteannex.training.places import ANY, Target
 from siteannex.training.render import nodes
 from siteannex.training.runs import node_count, points, run_count, runs
 
@@ -43,16 +43,14 @@ class Matrix:
     nodes: int
     retries: int
     shares: tuple[SiteShare, ...]
+    annexes: Mapping[str, str]
+    """Annex name -> site file, of those that jobs need (under `policy: any`: may use)."""
 
     @property
     def gpu_hours_ceiling(self) -> float | None:
         """Of all sites; None when any is unknown."""
         ceilings = [share.gpu_hours_ceiling for share in self.shares if share.jobs]
         return round(sum(each for each in ceilings if each is not None), 3) if None not in ceilings else None
-
-    def annexes(self) -> dict[str, str]:
-        """Annex name -> site key, of those that jobs need."""
-        return {share.annex: share.site for share in self.shares if share.annex is not None and share.jobs}
 
 
 def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
@@ -97,7 +95,18 @@ def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
         nodes=node_count(experiment),
         retries=experiment.retries,
         shares=tuple(shares),
+        annexes=annexes_of(experiment, {key: target for key, target in targets.items() if jobs[key] or jobs[ANY]}),
     )
+
+
+def annexes_of(experiment: Experiment, targets: Mapping[str, Target]) -> dict[str, str]:
+    """Annex name -> site file, of the sites of an experiment that have one."""
+    places = experiment.sites
+    return {
+        target.names["annex"]: places[key].site or key
+        for key, target in targets.items()
+        if "annex" in target.names and key in places
+    }
 
 
 def as_data(found: Matrix) -> dict[str, Any]:
@@ -111,5 +120,5 @@ def as_data(found: Matrix) -> dict[str, Any]:
         "retries": found.retries,
         "gpu_hours_ceiling": found.gpu_hours_ceiling,
         "sites": [{field: getattr(share, field) for field in share.__dataclass_fields__} for share in found.shares],
-        "annexes": found.annexes(),
+        "annexes": dict(found.annexes),
     }

@@ -15,7 +15,8 @@ from itertools import chain as joined
 from siteannex.training.descriptions import NOT_FINITE_EXIT, describe
 from siteannex.training.experiment import Experiment
 from siteannex.training.places import Target, route
-from siteannex.training.runs import Run, node_count, run_count, runs
+from siteannex.training.runs import Run, node_count, runs
+from siteannex.training.submit_language import mentions, parse
 
 STATUS_S, STATUS_MANY_S, MANY_NODES = 30, 300, 5000
 """DAGMan rewrites every node in its status file each time: seldom for big DAGs."""
@@ -89,8 +90,9 @@ def dag_lines(experiment: Experiment, targets: Mapping[str, Target], names: Name
         site = (*experiment.prepare.sites, *experiment.sites)[0]
         yield f"JOB prepare prepare-{site}"
         yield 'VARS prepare PREPEND stage="prepare"'
+    asked = asks_resume(experiment)
     for run in runs(experiment):
-        yield from _run_lines(experiment, run, capped)
+        yield from _run_lines(experiment, run, capped, asked=asked)
 
 
 def _pairs(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[tuple[str, str]]:
@@ -126,7 +128,14 @@ def _for_all(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[
             yield f"{role.upper()} {role} hook-{role}"
 
 
-def _run_lines(experiment: Experiment, run: Run, capped: set[str]) -> Iterator[str]:
+def asks_resume(experiment: Experiment) -> bool:
+    """Whether any submit language looks at `resume`; DAGMan warns of each VARS that nothing uses."""
+    written = [experiment.submit, *(place.submit for place in experiment.sites.values())]
+    written += [work.submit for work in experiment.works().values()]
+    return any("resume" in mentions(line) for text in written for line in parse(text))
+
+
+def _run_lines(experiment: Experiment, run: Run, capped: set[str], *, asked: bool) -> Iterator[str]:
     same = vars_text(
         {"run": str(run.index), "run_name": run.name, "run_id": run.run_id, "seed": str(run.seed)}
         | {name: value.text for name, value in run.parameters.items()}
@@ -136,7 +145,7 @@ def _run_lines(experiment: Experiment, run: Run, capped: set[str]) -> Iterator[s
         name = node.name
         yield f"JOB {name} {node.stage}-{node.site}"
         more = {"stage": node.stage, "first_epoch": str(node.first_epoch), "epoch": str(node.epoch)}
-        if node.resume:
+        if node.resume and asked:
             more["resume"] = "1"
         if node.trained_stage:
             more["trained_stage"] = node.trained_stage
@@ -232,16 +241,3 @@ def run_folders(experiment: Experiment) -> Iterator[str]:
     yield from joined.from_iterable(
         (f"{experiment.name}/{run.name}/{kind}" for kind in kinds) for run in runs(experiment)
     )
-
-
-__all__ = [
-    "Names",
-    "Node",
-    "config_text",
-    "dag_lines",
-    "hook_scripts",
-    "manifest_lines",
-    "nodes",
-    "run_count",
-    "run_folders",
-]

@@ -55,8 +55,10 @@ def test_vars_are_quoted_and_prepended(tmp_path: Path) -> None:
         assert re.fullmatch(r'VARS [\w-]+ PREPEND( \w+="([^"\\]|\\["\\])*")+', line)
 
 
-def test_resume_is_defined_from_the_second_job_of_a_chain_on(tmp_path: Path) -> None:
-    graph = read_graph(text(tmp_path))
+def test_resume_is_defined_where_it_is_asked_for_from_the_second_job_of_a_chain_on(tmp_path: Path) -> None:
+    assert 'resume="1"' not in text(tmp_path)  # nothing asks: DAGMan would warn at every node
+    asks = "request_gpus = 1", "request_gpus = 1\n  if defined resume\n    priority = 1\n  endif"
+    graph = read_graph(text(tmp_path, asks))
     trained = {name: values for name, values in graph.variables.items() if not name.endswith("-eval")}
     assert {name for name, values in trained.items() if "resume" not in values} == {f"r{n:02d}-e00" for n in range(40)}
 
