@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.cli.site_view import show, validated
+from siteannex.cli.site_view import hints, show
 from siteannex.resources import data_dir
 from siteannex.site.kinds import AnySite
 from siteannex.site.loader import read_any
@@ -52,7 +53,7 @@ def test_a_valid_file_is_told_what_its_author_may_look_at(tmp_path: Path) -> Non
     lab = (data_dir("sites") / "lab.yaml").read_text()
     path = tmp_path / "lab.yaml"
     path.write_text(lab.replace("NVIDIA A100-SXM4-40GB", "Hopper Next"))
-    assert "GPU model 'Hopper Next' is not in the catalogue" in validated(path, read_any(path))
+    assert "GPU model 'Hopper Next' is not in the catalogue" in hints(read_any(path))[0]
 
 
 def test_validate_shows_every_mistake_and_ends_like_a_failed_plan(tmp_path: Path) -> None:
@@ -64,7 +65,9 @@ def test_validate_shows_every_mistake_and_ends_like_a_failed_plan(tmp_path: Path
     assert "nodes.plain.cors: no such key; did you mean cores?" in said.stdout
     assert "'4' is not a duration; did you mean 4h or 4m?" in said.stdout
     assert "expanse.yaml: valid" in said.stdout
-    assert "site-invalid" in said.stderr
+    data = json.loads(siteannex(tmp_path, "sites", "validate", str(wrong), "--json").stdout)
+    assert [(each["file"], each["valid"]) for each in data] == [(str(wrong), False)]
+    assert any("did you mean cores?" in line for line in data[0]["said"])
     assert siteannex(tmp_path, "sites", "validate").returncode == 0
 
 

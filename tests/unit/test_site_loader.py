@@ -92,7 +92,7 @@ def test_every_packaged_site_file_is_valid(path: Path) -> None:
         (
             "sharing: shared",
             "sharing: sometimes",
-            ":14: partitions.gpu.sharing: Input should be 'shared' or 'exclusive'",
+            ":14: partitions.gpu.sharing: should be 'shared' or 'exclusive'",
         ),
         (
             "nodes: [a100]",

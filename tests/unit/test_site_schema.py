@@ -52,7 +52,7 @@ def complaint(data: dict[str, Any], directory: Path) -> str:
         (
             "partitions.gpu.caps",
             {"gpus_per_job": 0},
-            "partitions.gpu.caps.gpus_per_job: Input should be greater than 0",
+            "partitions.gpu.caps.gpus_per_job: should be greater than 0",
         ),
         ("partitions.gpu.default_walltime", "5h", "default_walltime is more than max_walltime"),
         ("partitions.gpu.gpu_request", "--gres=gpu", "gpu_request must contain {count}"),
@@ -70,9 +70,16 @@ def complaint(data: dict[str, Any], directory: Path) -> str:
         ("login.keys", "forbidden", "keys are forbidden, and auth has a publickey step"),
         ("login.auth", [{"by": ["password"]}], None),
         ("login.jump", "a b", "login.jump: "),
-        ("login.auth", [{"by": ["pasword"]}], "login.auth.0.by.0: Input should be 'publickey', 'password'"),
+        ("login.auth", [{"by": ["pasword"]}], "login.auth.0.by.0: should be 'publickey', 'password'"),
         ("default_partition", "fast", "default_partition 'fast' is none of the partitions"),
         ("partitions", {}, "partitions: "),
+        ("scheduler.version", 22.05, "scheduler.version: should be text; put it in quotes"),
+        ("nodes.plain", [16], "nodes.plain: should be a mapping of keys to values"),
+        ("partitions.gpu.nodes", "a100", "partitions.gpu.nodes: should be a list: [one, two]"),
+        ("partitions.gpu.nodes", [], "partitions.gpu.nodes: should not be empty"),
+        ("nodes.plain.count", "many", "nodes.plain.count: should be a whole number"),
+        ("session.persist", "maybe", "session.persist: should be true or false"),
+        ("verified", "lately", "verified: should be a date: 2026-11-29"),
         ("deadlines", {"joins": "5m"}, "deadlines.joins: no such key; did you mean join?"),
     ],
 )
@@ -129,3 +136,9 @@ def test_taking_away_what_is_not_there_any_more_is_no_mistake(tmp_path: Path) ->
 
 def test_a_partition_without_a_word_is_a_mistake(tmp_path: Path) -> None:
     assert "partitions.gpu: " in complaint(with_value("partitions.gpu", None), tmp_path)
+
+
+def test_a_mistake_in_a_kind_of_node_is_told_once(tmp_path: Path) -> None:
+    told = complaint(with_value("nodes.a100.cores", "many"), tmp_path)
+    assert len(told.splitlines()) == 1
+    assert "nodes.a100.cores: should be a whole number" in told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from siteannex.cli.tables import table
 from siteannex.site.fields import Sourced
@@ -39,12 +38,13 @@ def show(site: AnySite) -> str:
     return "\n".join(parts)
 
 
-def validated(path: Path, site: AnySite) -> str:
-    """The verdict on a file that could be read, with what its author may want to look at."""
+def hints(site: AnySite) -> list[str]:
+    """What the author of a valid file may want to look at."""
     unknown = sorted({gpus.model for gpus in _all_gpus(site) if gpus.known is None and gpus.capability is None})
-    hints = [f"  GPU model {model!r} is not in the catalogue: give capability: and bf16:" for model in unknown]
-    doubts = [f"  doubt: {text}" for text in _doubts(site)]
-    return "\n".join([f"{path}: valid", *hints, *doubts])
+    return [
+        *(f"GPU model {model!r} is not in the catalogue: give capability: and bf16:" for model in unknown),
+        *(f"doubt: {text}" for text in _doubts(site)),
+    ]
 
 
 def _body(site: AnySite) -> Iterator[str]:

@@ -79,23 +79,30 @@ def show_site(
 @app.command("validate", epilog=VALIDATE_EXAMPLES)
 def validate(
     what: Annotated[list[str] | None, typer.Argument(help="Files or sites' names; none: every site known.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Check site files: the first mistake of any is enough to end with status 10."""
+    """Check site files; one that is not valid ends it with status 10."""
+    import json
+
+    from siteannex.cli.failure_view import exit_code
     from siteannex.cli.settings import site_directories
-    from siteannex.cli.site_view import validated
-    from siteannex.errors import AnnexError
+    from siteannex.cli.site_view import hints
+    from siteannex.errors import AnnexError, Stage
     from siteannex.site.loader import chosen_files, read_any
 
-    wrong: list[AnnexError] = []
+    verdicts: list[tuple[str, bool, list[str]]] = []
     for path in chosen_files(what or [], site_directories()):
         try:
-            print(validated(path, read_any(path, site_directories())))
+            verdicts.append((str(path), True, hints(read_any(path, site_directories()))))
         except AnnexError as problem:
-            wrong.append(problem)
-            print(f"{path}: not valid")
-            print("".join(f"  {line}\n" for line in problem.failure.evidence[0].text.splitlines()), end="")
-    if wrong:
-        raise wrong[0]
+            verdicts.append((str(path), False, problem.failure.evidence[0].text.splitlines()))
+    if json_output:
+        print(json.dumps([dict(zip(("file", "valid", "said"), each, strict=True)) for each in verdicts], indent=1))
+    else:
+        for path_text, valid, said in verdicts:
+            print("\n  ".join([f"{path_text}: {'valid' if valid else 'not valid'}", *said]))
+    if not all(valid for _, valid, _ in verdicts):
+        raise typer.Exit(exit_code(Stage.PLAN))
 
 
 @app.command("schema", epilog=SCHEMA_EXAMPLES)

@@ -11,6 +11,34 @@ from pydantic import BaseModel, ValidationError
 
 from siteannex.site.layers import Layer, Location
 
+_MAPPING = "should be a mapping of keys to values"
+_DATE = "should be a date: 2026-11-29"
+_EXPECTED = {
+    "tuple_type": "should be a list: [one, two]",
+    "too_short": "should not be empty",
+    "dict_type": _MAPPING,
+    "mapping_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "string_type": "should be text; put it in quotes",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "date_type": _DATE,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+}
+
+
+def expected(error: Any) -> str:
+    """One of pydantic's errors in words for who wrote the file."""
+    said = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "should be", 1)
+    return _EXPECTED.get(error["type"], said)
+
 
 def complaints(
     layers: Sequence[Layer], data: dict[str, Any], model: type[BaseModel], problem: ValidationError
@@ -18,7 +46,7 @@ def complaints(
     """One line for each mistake; `data` is what was validated, `layers` the files it came from."""
     for error in problem.errors(include_url=False):
         location = error["loc"]
-        if _inside_a_named_kind(data, location):  # told where the kind stands
+        if _told_at_the_kind(error, data):
             continue
         layer = max(layers, key=lambda each: each.reach(location))  # the first of equals: the file that was asked for
         key = ".".join(str(part) for part in location)
@@ -39,23 +67,31 @@ def _words(error: Any, data: dict[str, Any], model: type[BaseModel]) -> str:
         return f"no kind {error['input']!r} under nodes:; " + (
             f"did you mean {near[0]}?" if near else f"there are: {', '.join(kinds) or 'none'}"
         )
-    return str(error["msg"]).removeprefix("Value error, ")
+    return expected(error)
 
 
 def _names_a_kind(location: Location) -> bool:
     return len(location) == 4 and location[0] == "partitions" and location[2] == "nodes"
 
 
-def _inside_a_named_kind(data: dict[str, Any], location: Location) -> bool:
+def _told_at_the_kind(error: Any, data: dict[str, Any]) -> bool:
+    """Mistakes of a kind of node are told where it stands, not in every partition that names it."""
+    location = error["loc"]
+    if len(location) == 3 and location[0] == "partitions" and location[2] == "nodes":
+        return error["type"] == "too_short" and bool(_value_at(data, location))
     if len(location) < 4 or not _names_a_kind(location[:4]):
         return False
-    node: Any = data
-    try:
-        for part in location[:4]:
-            node = node[part]
-    except (KeyError, IndexError, TypeError):
-        return False
-    return isinstance(node, str) and node in (data.get("nodes") or {})
+    named = _value_at(data, location[:4])
+    return isinstance(named, str) and named in (data.get("nodes") or {})
+
+
+def _value_at(data: Any, location: Location) -> Any:
+    for part in location:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
 
 
 def keys_at(model: type[BaseModel], location: Location) -> list[str]:
