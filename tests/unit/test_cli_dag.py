@@ -117,7 +117,7 @@ def test_a_dag_is_imported_and_what_comes_out_can_be_planned(file: Path) -> None
     dag.write_text(twin()["aws.dag"])
     done = RUNNER.invoke(app, ["dag", "import", str(dag), "-o", str(out)], catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (0, f"{out}: look it through, then siteannex dag plan {out}\n")
-    assert f"{dag}:23: WANDB_API_KEY stands here in clear text" in done.stderr
+    assert f"{dag}:25: WANDB_API_KEY stands here in clear text" in done.stderr
     assert "aws: 2 training runs" in typed("plan", str(out))
 
 
