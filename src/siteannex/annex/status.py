@@ -12,7 +12,7 @@ from siteannex.annex.judge import judge
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.verdict import Confidence, Verdict
-from siteannex.annex.watch import adopt, gather
+from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses
 from siteannex.ports import Pool
@@ -135,6 +135,7 @@ def _still_believed(state: AnnexState) -> bool:
 
 def _remember(annex: Annex, verdict: Verdict) -> None:
     """What Slurm said of an end or a failure is kept: the next look may be without a connection."""
+    remember_ends(annex, verdict)
     if verdict.failure is not None and verdict.failure != annex.state().failure:
         annex.record_failure(verdict.failure, ended=False)
 

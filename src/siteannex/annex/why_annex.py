@@ -16,7 +16,7 @@ from siteannex.annex.store import Annex
 from siteannex.annex.texts import plan_text
 from siteannex.annex.verdict import Confidence, PilotVerdict, Verdict
 from siteannex.annex.waiting import Waiting, explain_waiting
-from siteannex.annex.watch import adopt, gather
+from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import FAILURES
 from siteannex.model import BatchState, JobCounts, PilotReport, Plan, Witnesses
@@ -68,6 +68,8 @@ def why_annex(
         adopt(annex, witnesses)
         state = annex.state()
     verdict = judge(annex.plan, state, witnesses, now)
+    if witnesses.batch is not None and not state.ended:
+        remember_ends(annex, verdict)
     if state.ended:
         text = state.failure.summary if state.failure else state.end_text
         verdict = Verdict(state.failure.stage if state.failure else Stage.RELEASED, text, (), state.failure)

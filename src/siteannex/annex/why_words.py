@@ -35,6 +35,10 @@ class Conclusion:
         """The same, with one more sentence to its `so`."""
         return replace(self, so=(*self.so, text))
 
+    def after(self, stopped: tuple[str, Evidence] | None) -> Conclusion:
+        """The same, told after what stopped the job's last run, if something did."""
+        return replace(self, so=(stopped[0], *self.so), seen=(stopped[1], *self.seen)) if stopped else self
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -349,7 +353,7 @@ def _matched(job: Ad, waited: str, annex: str, now: datetime) -> Conclusion:
         return Conclusion(
             "restarts",
             f"{waited}: it fits {annex} and was started {starts} time{'s' if starts > 1 else ''} already",
-            so=("it came back to the queue: evicted, or its start failed on the node.",),
+            so=() if count_of(job, "LastVacateTime") else ("it came back to the queue: its start failed on the node.",),
             do=(f"read the job's own event log; siteannex logs {annex} --file StarterLog",),
             seen=seen,
         )
