@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex.events import What
-from siteannex.annex.evicted import evicted
+from siteannex.annex.evicted import evicted, stranded
 from siteannex.annex.store import Annex, Store
 from siteannex.errors import Stage
 from tests.unit.doubles import FakeClock
@@ -95,3 +95,24 @@ def test_a_pilot_of_no_annex_known_here_is_named(store: Store) -> None:
 )
 def test_a_job_that_was_not_stopped_on_an_ep_has_no_such_story(store: Store, job: dict[str, object]) -> None:
     assert evicted(job, store.annexes(), NOW) is None
+
+
+def test_a_job_that_htcondor_has_lost_is_told_with_the_cause_and_its_lease(store: Store, annex: Annex) -> None:
+    annex.record(Stage.DRAIN, What.SEEN, ends={"71": "preempted: Slurm gave its node to other jobs"})
+    lost = int(NOW.timestamp()) + 600
+    job = {
+        "RemoteHost": "slot1_1@ep71@c1.lab",
+        "JobDisconnectedDate": lost,
+        "LastJobLeaseRenewal": lost - 5,
+        "JobLeaseDuration": 2400,
+    }
+    answer = stranded(job, store.annexes(), NOW + timedelta(minutes=20))
+    assert answer is not None
+    assert answer[0].startswith("the pilot of sweep1 ended: preempted")
+    assert "(in 29 m 55 s)" in answer[0]
+    assert "disconnected from slot1_1@ep71@c1.lab" in answer[1].text
+
+
+@pytest.mark.parametrize("job", [{}, {"RemoteHost": "slot1@ep71@c1"}, {"JobDisconnectedDate": 5, "RemoteHost": "c1"}])
+def test_a_job_that_really_runs_is_not_lost(store: Store, job: dict[str, object]) -> None:
+    assert stranded(job, store.annexes(), NOW) is None

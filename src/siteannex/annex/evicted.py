@@ -42,6 +42,25 @@ def evicted(job: Ad, annexes: Sequence[Annex], now: datetime) -> tuple[str, Evid
     return f"it was stopped there {format_when(at, now)}: {why}.", seen
 
 
+def stranded(job: Ad, annexes: Sequence[Annex], now: datetime) -> tuple[str, Evidence] | None:
+    """A job that HTCondor takes to be running on an EP it has lost: nobody told it that the pilot was killed.
+
+    It then waits for the job's lease, 40 minutes by default, before it runs the job elsewhere. None when it has not
+    lost the job.
+    """
+    found = _EP.search(text_of(job, "RemoteHost"))
+    lost = count_of(job, "JobDisconnectedDate")
+    if found is None or not lost:
+        return None
+    at, pilot = datetime.fromtimestamp(lost, UTC), found.group(1)
+    annex = next((each for each in reversed(annexes) if pilot in each.state().job_ids), None)
+    why = _why(annex, pilot, at, now) if annex is not None else f"batch job {pilot} is of no annex known here"
+    lease = datetime.fromtimestamp(count_of(job, "LastJobLeaseRenewal") + count_of(job, "JobLeaseDuration"), UTC)
+    until = f"it starts anew when its lease is over, {format_when(lease, now)}" if lease > now else "its lease is over"
+    seen = Evidence("HTCondor", f"disconnected from {text_of(job, 'RemoteHost')} {format_when(at, now)}")
+    return f"{why}; HTCondor waits for the EP to come back: {until}.", seen
+
+
 def _why(annex: Annex, pilot: str, at: datetime, now: datetime) -> str:
     state, name = annex.state(), annex.name
     if state.down is not None and state.down <= at + timedelta(seconds=1):

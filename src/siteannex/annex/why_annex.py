@@ -14,7 +14,7 @@ from siteannex.annex.plan import plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
 from siteannex.annex.texts import plan_text
-from siteannex.annex.verdict import Confidence, PilotVerdict, Verdict
+from siteannex.annex.verdict import PilotVerdict, Verdict, confidence_text
 from siteannex.annex.waiting import Waiting, explain_waiting
 from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
@@ -232,9 +232,7 @@ def _witnesses(
     for slot in whole:
         heard = f", heard {format_when(slot.last_heard, now)}" if slot.last_heard else ""
         lines.append(f"collector: {slot.name} {slot.failed_code or f'{slot.state}/{slot.activity}'}{heard}")
-    if verdict.doubt:
-        disputed = verdict.confidence is Confidence.DISPUTED
-        lines.append(f"they disagree: {verdict.doubt}" if disputed else f"known in part: {verdict.doubt}")
+    lines.append(confidence_text(verdict.confidence, verdict.doubt))
     return (*lines, *_jobs(annex, pool))
 
 

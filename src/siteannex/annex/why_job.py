@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from siteannex.annex.evicted import evicted
+from siteannex.annex.evicted import evicted, stranded
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.suiting import try_everywhere
 from siteannex.annex.why_words import Conclusion, Offer, conclude, past_story
@@ -90,7 +90,10 @@ def _explain(jobs: Sequence[FullAd], desk: Desk) -> JobStory:
     others = {status: statuses.count(status) for status in sorted(set(statuses))} if len(jobs) > 1 else None
     job_id, now = _id_of(job.values), desk.clock.now()
     if count_of(job.values, "JobStatus") != IDLE or text_of(job.values, "Owner") != desk.queue.owner():
-        return JobStory(job_id, conclude(job.values, job_id, (), (), (), desk.queue.owner(), now), others=others)
+        conclusion = conclude(job.values, job_id, (), (), (), desk.queue.owner(), now)
+        if conclusion.verdict == "running":
+            conclusion = conclusion.lost(stranded(job.values, desk.store.annexes(), now), job_id)
+        return JobStory(job_id, conclusion, others=others)
     found = best_of_each_annex(desk.queue.match(job, candidates(desk)))
     table = rows(job.values, found, desk.queue.ap_words())
     offers = () if _targeted_fits(job, found) else _offers(job, desk)
