@@ -36,7 +36,7 @@ def test_a_failure_says_what_was_seen_what_it_means_and_what_to_do() -> None:
         "         attempt to connect failed",
         "         Connection timed out (errno = 110)",
         "  so     The batch job and the EP are healthy; the network from the node to the collector is not.",
-        "  do     Ask the site's help desk whether compute nodes may open that port outwards.",
+        f"  do     {FAILURES['collector-unreachable'].hint}",
     ]
 
 
