@@ -158,6 +158,11 @@ FAILURES: dict[str, FailureKind] = {
     "dag-cycle": FailureKind(
         Stage.PLAN, "Nodes of the DAG wait for each other in a circle; none of them could start.", "Remove an edge."
     ),
+    "experiment-changed": FailureKind(
+        Stage.PLAN,
+        "A run of that name has results already, and would now have another seed or other parameters.",
+        "Give the experiment a new name:, or move NAME/ and NAME.* away.",
+    ),
     "inputs-missing": FailureKind(
         Stage.PLAN,
         "Files that the jobs bring along are not there; every job would be held.",
