@@ -158,6 +158,8 @@ GOOD = [
     "DONE A\nCATEGORY A x\nMAXJOBS x 0\nPRIORITY B -5",
     "PARENT A CHILD B\\",
     "PARENT A CHILD B CHILD B",
+    "SCRIPT PRE A x.sh 'a\nENV SET a='x",
+    "RETRY A 3x",
 ]
 BAD = [
     "GEN SUBDAG x x.dag a from 1",
@@ -184,6 +186,12 @@ BAD = [
     "SUBMIT-DESCRIPTION s file",
     "JOB C { executable=/bin/true }",
     "DONE",
+    "DONE ALL_NODES",
+    "DONE A B",
+    "RETRY A 1 UNLESS 2",
+    "MAXJOBS x -1",
+    "JOB C c.sub DIR",
+    "SCRIPT PRE 'A x",
 ]
 
 
