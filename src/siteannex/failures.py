@@ -330,6 +330,12 @@ FAILURES: dict[str, FailureKind] = {
         "The login node has another processor than the site's file says, so the EP software would not run there.",
         "Mend arch: in the site's YAML, or log in at the host of the right processor.",
     ),
+    "upload-cut": FailureKind(
+        Stage.SHIP,
+        "The connection broke or stood still while a file was on its way; nothing of it is used.",
+        "Run the command again; it sends the file anew.",
+        retryable=True,
+    ),
     "ship-corrupt": FailureKind(
         Stage.SHIP,
         "What arrived at the site is not what was sent; it was removed.",
