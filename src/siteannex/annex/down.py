@@ -28,7 +28,8 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
     with store.lock(annex.name, site):
         finish(Target.of(annex), access, clock, view, patience_s=STOP_WAIT_S)
         annex.record(Stage.RELEASED, What.DONE, text="taken down")
-    left = " but its log archive" if annex.state().ready_ids else ""
+    was_ready = any(event.stage is Stage.READY for event in annex.events())
+    left = " but its log archive" if was_ready else ""
     view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")
 
 

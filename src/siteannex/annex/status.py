@@ -229,7 +229,7 @@ def advice(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.verdict.failure is not None:
             lines.append(f"{row.annex.name}: {row.verdict.failure.summary}. siteannex why {row.annex.name}")
-        elif row.verdict.stage not in (Stage.READY, Stage.RELEASED):
+        elif row.verdict.stage not in (Stage.READY, Stage.RELEASED) and not row.remembered:  # NEXT says that
             lines.append(f"{row.annex.name}: {row.verdict.text}")
         if row.verdict.confidence is Confidence.DISPUTED:
             lines.append(f"{row.annex.name}: {confidence_text(row.verdict.confidence, row.verdict.doubt)}")
