@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siteannex.cli import dag_import
+from siteannex.cli import dag_import, dag_prune
 
 if TYPE_CHECKING:
     from siteannex.training.matrix import Matrix
@@ -36,6 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 app.command("import", epilog=dag_import.EXAMPLES)(dag_import.import_files)
+app.command("prune", epilog=dag_prune.EXAMPLES)(dag_prune.prune_runs)
 
 
 @app.command("plan", epilog=PLAN_EXAMPLES)
