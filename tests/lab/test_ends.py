@@ -47,6 +47,8 @@ def test_a_pending_pilot_is_taken_down(alice: Person, ground: Ground) -> None:
 
 
 def test_a_pilot_whose_sibling_was_cancelled_in_the_queue_leaves_nothing(alice: Person, ground: Ground) -> None:
+    knows_no_limit = "extends: lab\npartitions: {gpu: {caps: {gpus_per_user: null}}}\n"
+    alice.shell(f"mkdir -p ~/.config/siteannex/sites; printf '{knows_no_limit!s}' > ~/.config/siteannex/sites/lab.yaml")
     wide = ("--gpus", "8", "--nodes", "2", "--partition", "gpu", "--idle", "10s", "--name", "wide")
     up = alice.types("up", "lab", *wide, "--no-wait")  # the QOS allows six GPUs at once
     assert up.status == 0, up.text
