@@ -45,6 +45,11 @@ FAILURES: dict[str, FailureKind] = {
         "No partition of the site can give what was asked.",
         "Ask for less; siteannex plan with the same options shows which sites would do.",
     ),
+    "site-not-understood": FailureKind(
+        Stage.PLAN,
+        "The site did not describe its partitions: it runs no Slurm, or its answer was cut off.",
+        "Log in by hand and run scontrol show partition; siteannex brings annexes up at Slurm sites only.",
+    ),
     "account-missing": FailureKind(
         Stage.PLAN,
         "The site takes no job without an allocation to charge, and none was given.",

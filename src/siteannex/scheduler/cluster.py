@@ -177,8 +177,8 @@ def _partition(line: str) -> LivePartition | None:
 def _pairs(line: str) -> dict[str, str]:
     """`Key=value Key=value`, where values may hold spaces and `=`."""
     marks = list(_KEYS.finditer(line))
-    ends = [mark.start() for mark in marks[1:]] + [len(line)]
-    return {mark[1].lower(): line[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
+    ends = [*(mark.start() for mark in marks[1:]), len(line)]
+    return {mark[1].lower(): line[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=False)}
 
 
 def _groups(line: str) -> list[NodeGroup]:

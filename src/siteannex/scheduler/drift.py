@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from siteannex.site.schema import Gpus, NodeKind, Partition, Site
 from siteannex.units import format_duration, format_memory, write_duration, write_memory
 
 Change = dict[tuple[str, ...], Any]
+_ABOUT_GPUS = re.compile(r"gres|generic resource|node configuration is not available", re.IGNORECASE)
+"""What sbatch says to GPUs it does not know by that spelling, from release to release."""
 _LEAST_SHARE, _MOST_SHARE = 0.85, 1.03
 """A job can ask a little less than the memory that Slurm configures, never more."""
 
@@ -125,17 +128,20 @@ def _gone(site: Site, name: str, facts: Partition, cluster: Cluster, seen: Seen)
     ]
     ranked = difflib.get_close_matches(name, [each.name for each in alike], n=1, cutoff=0.0)
     key, source = f"partitions.{name}", "scontrol show partition"
-    if not ranked:
-        return Drift(key, "in the file", "no such partition", source, _taken(name))
-    new = ranked[0]
+    new = ranked[0] if ranked else None
+    default: Change = {("default_partition",): new} if site.default_partition == name else {}
+    if new is None:
+        return Drift(key, "in the file", "no such partition", source, _taken(name) | default)
     kept = draft_partition(cluster, cluster.partitions[new], [kind.name for kind in facts.nodes], seen)
     kept["gpu_request"] = facts.gpu_request
-    return Drift(key, name, f"renamed to {new}?", source, {**_taken(name), ("partitions", new): kept})
+    return Drift(key, name, f"renamed to {new}?", source, {**_taken(name), ("partitions", new): kept, **default})
 
 
 def _caps(name: str, facts: Partition, live: Keys, *, known: bool, enforced: bool | None) -> Iterator[Drift]:
     """Limits that the site tells and the file does not, or otherwise. Where the site told no QOS, nothing is known."""
     here = {key: value for key, value in facts.caps.model_dump().items() if value is not None}
+    if not facts.max_gpus_per_node:
+        live = {key: value for key, value in live.items() if not key.startswith("gpus_")}
     for key, there in live.items():
         if here.get(key) != there:
             change: Change = {("partitions", name, "caps", key): there}
@@ -259,7 +265,7 @@ def _refused(site: Site, cluster: Cluster, trials: Mapping[str, Trial]) -> Itera
     for name, trial in trials.items():
         if trial.start is None and trial.text and name in cluster.partitions:
             asked = site.partitions[name].gpu_request or "a small job"
-            key = "gpu_request" if "gres" in trial.text.lower() or "generic resource" in trial.text.lower() else "(job)"
+            key = "gpu_request" if _ABOUT_GPUS.search(trial.text) else "(job)"
             yield Drift(f"partitions.{name}.{key}", asked, f"refused: {trial.text}", "sbatch --test-only")
 
 
