@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -47,10 +47,9 @@ def loopback_site(
     keys: str = "allowed",
     idle_s: int = 3600,
     persist: bool = True,
-    fingerprints: Mapping[str, str] | None = None,
-    retry: str = "by-person",
+    **login: object,
 ) -> Site:
-    """A site whose login host is a port of this machine."""
+    """A site whose login host is a port of this machine; more facts of its login by name."""
     day = date(2026, 1, 1)
     partition = Partition(
         sharing="shared", nodes=(NodeKind(cores=1, memory=1024),), max_walltime=60, verified=day, source="a test"
@@ -58,9 +57,7 @@ def loopback_site(
     return Site(
         name="loop",
         title="Loopback",
-        login=Login.model_validate(
-            {"host": host, "port": port, "keys": keys, "fingerprints": fingerprints or {}, "retry": retry}
-        ),
+        login=Login.model_validate({"host": host, "port": port, "keys": keys, **login}),
         session=SessionPolicy(idle=idle_s, persist=persist),
         partitions={"debug": partition},
         verified=day,

@@ -319,6 +319,16 @@ def test_a_site_that_bans_quick_returns_is_not_to_be_tried_again_at_once(sshd: L
     assert "Not at once: loop shuts out who comes back quickly" in raised.value.failure.hint
 
 
+def test_a_refused_key_is_explained_by_what_the_site_file_knows(sshd: LoopbackSshd, places: Places) -> None:
+    sshd.script = Script(methods=(("publickey",),))
+    known = loopback_site(sshd.port, keys="required", user_form="x-<ACCESS name>", certificate_lifetime="49h")
+    with pytest.raises(AnnexError) as raised:
+        connect(known, user=None, prompter=Person(), places=places)
+    assert raised.value.failure.code == "key-refused"
+    assert "Login names at loop look like x-<ACCESS name>; you came as " in raised.value.failure.hint
+    assert "Certificates of loop are good for 2 d 1 h: get a new one." in raised.value.failure.hint
+
+
 def test_an_unknown_host_key_is_asked_about_once(sshd: LoopbackSshd, places: Places, host_key: paramiko.PKey) -> None:
     person = Person()
     works(log_in(sshd, places, person))

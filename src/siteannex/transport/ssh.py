@@ -24,6 +24,7 @@ from siteannex.transport.link import open_link
 from siteannex.transport.places import Places
 from siteannex.transport.remote import ChannelRefused, ShellTransport
 from siteannex.transport.sshconfig import LoginTarget, resolve
+from siteannex.units import format_duration
 
 CHANNEL_TIMEOUT_S = 30.0
 _SEND_PIECE = 32768
@@ -173,7 +174,18 @@ def _authenticate(
     try:
         login.run(Dialogue(connection, hop.user, login.on_banner))
     except AnnexError as error:
-        if site.login.retry != "never":
-            raise
-        hint = f"{error.failure.hint} Not at once: {site.name} shuts out who comes back quickly after a refused login."
-        raise AnnexError(replace(error.failure, hint=hint.lstrip())) from error
+        hint = " ".join([error.failure.hint, *_advice(site, hop.user, error.failure.code)])
+        raise AnnexError(replace(error.failure, hint=hint.strip())) from error
+
+
+def _advice(site: Site, user: str, code: str) -> Iterator[str]:
+    """What the site file knows that may explain a refused login."""
+    login = site.login
+    if not code.endswith("-refused"):
+        return
+    if login.user_form and code != "code-refused":
+        yield f"Login names at {site.name} look like {login.user_form}; you came as {user}."
+    if login.certificate_lifetime and code == "key-refused":
+        yield f"Certificates of {site.name} are good for {format_duration(login.certificate_lifetime)}: get a new one."
+    if login.retry == "never":
+        yield f"Not at once: {site.name} shuts out who comes back quickly after a refused login."
