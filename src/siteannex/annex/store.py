@@ -177,8 +177,8 @@ def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's
     request = Request(**_known(Request, {**data["request"], "join": Join(data["request"]["join"])}))
     shape = PilotShape(**_known(PilotShape, data["shape"]))
     deadlines = Deadlines(**_known(Deadlines, data.get("deadlines", {})))
-    parts = {"request": request, "shape": shape, "notes": tuple(data["notes"]), "deadlines": deadlines}
-    return Plan(**_known(Plan, {**data, **parts}))
+    lists = {"notes": tuple(data["notes"]), "passed_over": tuple(data.get("passed_over", ()))}
+    return Plan(**_known(Plan, {**data, **lists, "request": request, "shape": shape, "deadlines": deadlines}))
 
 
 def _known(kind: type, data: dict[str, Any]) -> dict[str, Any]:
