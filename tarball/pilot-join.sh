@@ -19,7 +19,7 @@ probe_ap() {
 
 probe_name() {
     address=""
-    for wait_s in 0 2 5; do
+    for wait_s in 0 2 4; do
         pause "$wait_s"
         heed
         said=$(timeout 10 getent ahosts "$P_COLLECTOR_HOST" 2>&1)
@@ -37,12 +37,12 @@ probe_name() {
 probe_tcp() {
     command -v bash >/dev/null 2>&1 || return 0
     words=""
-    for wait_s in 0 2 5; do
+    for wait_s in 0 2 4; do
         pause "$wait_s"
         heed
         # shellcheck disable=SC2016  # bash expands them
-        words=$(timeout 8 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$P_COLLECTOR_HOST" "$P_COLLECTOR_PORT" 2>&1) && return 0
-        words=$(printf '%s\n' "${words:-no answer within 8 s}" | tail -n 1 | sed 's/^.*: //')
+        words=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$P_COLLECTOR_HOST" "$P_COLLECTOR_PORT" 2>&1) && return 0
+        words=$(printf '%s\n' "${words:-no answer within 5 s}" | tail -n 1 | sed 's/^.*: //')
     done
     case $words in
     *refused*) code=collector-refused ;;

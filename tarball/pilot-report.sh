@@ -117,8 +117,10 @@ AD
     tell_collector UPDATE_STARTD_AD "$DIR/failed.ad"
 }
 
-# Where a failed pilot can hope to be heard: the AP was reached, or nobody has tried yet and HTCondor's tools run.
+# Where a failed pilot can hope to be heard: the AP was reached, or nobody has tried yet and HTCondor's tools run. Under
+# somebody else's name nobody would look for its ad, nor be allowed to remove it.
 can_be_heard() {
+    [ "$FAILED_CODE" != owner-mismatch ] || return 1
     [ "$AP_REACHED" = 1 ] || { [ "$FAILED_STAGE" = EP_START ] && [ -r "$DIR/tools.conf" ]; }
 }
 

@@ -121,6 +121,9 @@ class Pool(Protocol):
     def issue_token(self, join: Join, lifetime_s: int) -> Secret:
         """An IDTOKEN that lets an EP join, and little more."""
 
+    def withdraw_ads(self, annex_id: str) -> None:
+        """Ask the collectors to forget this user's ads of one annex."""
+
 
 class AdBoard(Protocol):
     """The collectors of the access point, as far as ads that annexes left there go. AnnexError(ap-unreachable)."""

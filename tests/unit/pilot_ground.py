@@ -91,13 +91,13 @@ hang_up() {
 }
 trap hang_up HUP
 cp "$CONDOR_CONFIG" "$log/MasterLog"
-echo "slot1: New pSlot" >"$log/StartLog"
 [ -e "$KNOBS/struck" ] && echo "Got SIGTERM. Performing graceful shutdown." >>"$log/MasterLog"
 if [ -e "$KNOBS/dies-at-once" ]; then echo 'ERROR "bad knob" at line 1' >>"$log/MasterLog"; exit 4; fi
 if [ -e "$KNOBS/startd-crashes" ]; then
     echo "The STARTD (pid 7) exited with status 44" >>"$log/MasterLog"
     echo "The STARTD (pid 8) died due to signal 11" >>"$log/MasterLog"
 fi
+echo "slot1: New pSlot" >"$log/StartLog"
 if [ -e "$KNOBS/job" ]; then
     mkdir "${log%/log}/execute/dir_1"
     sleep 1000 &

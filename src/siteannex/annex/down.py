@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from siteannex.annex.ending import POLL_PATIENT_S, POLL_S, STOP_WAIT_S, Target, finish, living, look
 from siteannex.annex.events import What
 from siteannex.annex.slurm_site import SlurmSite
@@ -27,9 +29,10 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
         _wait_drained(annex, access, pool, clock, view)
     with store.lock(annex.name, site):
         finish(Target.of(annex), access, clock, view, patience_s=STOP_WAIT_S)
+        with suppress(AnnexError):  # what a pilot that was killed has left there ends by itself in minutes
+            pool.withdraw_ads(annex.plan.annex_id)
         annex.record(Stage.RELEASED, What.DONE, text="taken down")
-    was_ready = any(event.stage is Stage.READY for event in annex.events())
-    left = " but its log archive" if was_ready else ""
+    left = " but its log archive" if annex.state().ready_ids else ""
     view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")
 
 

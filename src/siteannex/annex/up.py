@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -176,9 +177,6 @@ def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools:
     ended = not annex.state().submit_begun
     if access is not None and problem.code == "slurm-unreachable":  # which cannot be told to end anything either
         ended = _forgotten(annex, access)
-        if not ended:
-            still = f"pilots that Slurm took before live on: siteannex up again completes {annex.name}"
-            tools.view.line("release", f"{still}, siteannex down {annex.name} ends them")
     elif access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
         ended = _ended(annex, access, tools)
     try:
@@ -202,6 +200,8 @@ def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
     except AnnexError as problem:
         tools.view.line("release", f"{problem.failure.summary}: run siteannex down {annex.name}")
         return False
+    with suppress(AnnexError):  # the ad in which a pilot told its failure ends by itself in minutes
+        tools.pool.withdraw_ads(annex.plan.annex_id)
     return True
 
 

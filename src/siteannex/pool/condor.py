@@ -42,7 +42,7 @@ _SLOT_ATTRIBUTES = [
     *("Name", "SlotType", "PartitionableSlot", "DynamicSlot", "AnnexName", "SiteannexRequestId", "SiteannexSite"),
     *("EPSlurmJobId", "Machine", "AuthenticatedIdentity", "State", "Activity", "Cpus", "Memory", "GPUs", "GPUs*"),
     *("AvailableGPUs", "CUDA*", "TotalSlot*", "TotalCpus", "TotalMemory", "TotalGPUs", "JobId", "LastHeardFrom"),
-    *("CondorVersion", "SiteannexDraining", "SiteannexEndsAt", "SiteannexCode", "SiteannexText"),
+    *("CondorVersion", "SiteannexDraining", "SiteannexEndsAt", "SiteannexCode", "SiteannexText", "SiteannexSeen"),
 ]
 _MARKS = ["Name", "SiteannexRequestId", "SiteannexOrigin", "SiteannexSite", "EPSlurmJobId", "LastHeardFrom"]
 _DAEMON_ATTRIBUTES = ["Name", "MyAddress", "Machine", "CondorVersion", "MyCurrentTime", "LastHeardFrom"]

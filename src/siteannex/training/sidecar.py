@@ -40,9 +40,7 @@ class Run(_Read):
     stage: Literal["train", "finetune"]
     seed: int
     parameters: dict[str, Any]
-    parameters_sha256: Sha256 = Field(
-        description="of the parameters as JSON: sorted keys, no spaces, numbers as written; the manifest has the same"
-    )
+    parameters_sha256: Sha256 = Field(description="of the parameters as JSON: sorted keys, no spaces, UTF-8")
 
 
 class Job(_Read):
