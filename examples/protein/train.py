@@ -132,6 +132,7 @@ class Training:
     def __init__(self, options: argparse.Namespace, told: Told) -> None:
         self.told = told
         self.preset = PRESETS[options.preset]
+        self.slow = options.slow
         self.settings = {"preset": options.preset, "lr": options.lr, "dropout": options.dropout, "seed": told.seed}
         torch.use_deterministic_algorithms(True)
         torch.set_num_threads(options.threads)
@@ -188,6 +189,7 @@ class Training:
             self.walk(loss)
             self.step += 1
             self.losses.append(loss.item())
+            time.sleep(self.slow)
             if self.losses[-1] != self.losses[-1]:
                 self.tell(epoch=self.epoch, step=self.step, train_loss=self.losses[-1])
             if self.step < self.batches and (self.asked or time.monotonic() - saved > save_every):
@@ -323,6 +325,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1, help="of the CPU; sums come out the same for the same number")
     parser.add_argument("--save-every", type=float, default=900.0, help="seconds between checkpoints within an epoch")
+    parser.add_argument("--slow", type=float, default=0.0, metavar="S", help="rest after each batch, to be interrupted")
     parser.add_argument("--cpu", action="store_true", help="leave GPUs alone")
     parser.add_argument("--epochs", type=int, default=3, help="by hand: train so many")
     parser.add_argument("--seed", type=int, default=1, help="by hand: makes data, weights and order")

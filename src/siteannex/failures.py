@@ -45,6 +45,11 @@ FAILURES: dict[str, FailureKind] = {
         "No partition of the site can give what was asked.",
         "Ask for less; siteannex plan with the same options shows which sites would do.",
     ),
+    "site-not-understood": FailureKind(
+        Stage.PLAN,
+        "The site did not describe its partitions: it runs no Slurm, or its answer was cut off.",
+        "Log in by hand and run scontrol show partition; siteannex brings annexes up at Slurm sites only.",
+    ),
     "account-missing": FailureKind(
         Stage.PLAN,
         "The site takes no job without an allocation to charge, and none was given.",
@@ -157,6 +162,11 @@ FAILURES: dict[str, FailureKind] = {
     ),
     "dag-cycle": FailureKind(
         Stage.PLAN, "Nodes of the DAG wait for each other in a circle; none of them could start.", "Remove an edge."
+    ),
+    "experiment-changed": FailureKind(
+        Stage.PLAN,
+        "A run of that name has results already, and would now have another seed or other parameters.",
+        "Give the experiment a new name:, or move NAME/ and NAME.* away.",
     ),
     "inputs-missing": FailureKind(
         Stage.PLAN,
@@ -324,6 +334,12 @@ FAILURES: dict[str, FailureKind] = {
         Stage.SHIP,
         "The login node has another processor than the site's file says, so the EP software would not run there.",
         "Mend arch: in the site's YAML, or log in at the host of the right processor.",
+    ),
+    "upload-cut": FailureKind(
+        Stage.SHIP,
+        "The connection broke or stood still while a file was on its way; nothing of it is used.",
+        "Run the command again; it sends the file anew.",
+        retryable=True,
     ),
     "ship-corrupt": FailureKind(
         Stage.SHIP,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from siteannex.errors import Stage
+from tests.faultbook import FaultRow
 from tests.lab.ground import Ground
 from tests.lab.jobs import submit
 from tests.lab.person import Person
@@ -43,6 +47,8 @@ def test_a_pending_pilot_is_taken_down(alice: Person, ground: Ground) -> None:
 
 
 def test_a_pilot_whose_sibling_was_cancelled_in_the_queue_leaves_nothing(alice: Person, ground: Ground) -> None:
+    knows_no_limit = "extends: lab\npartitions: {gpu: {caps: {gpus_per_user: null}}}\n"
+    alice.shell(f"mkdir -p ~/.config/siteannex/sites; printf '{knows_no_limit!s}' > ~/.config/siteannex/sites/lab.yaml")
     wide = ("--gpus", "8", "--nodes", "2", "--partition", "gpu", "--idle", "10s", "--name", "wide")
     up = alice.types("up", "lab", *wide, "--no-wait")  # the QOS allows six GPUs at once
     assert up.status == 0, up.text
@@ -52,11 +58,13 @@ def test_a_pilot_whose_sibling_was_cancelled_in_the_queue_leaves_nothing(alice: 
     ground.nothing_left(within_s=60)
 
 
-def test_an_idle_annex_ends_by_itself(alice: Person, ground: Ground) -> None:
+@pytest.mark.fault("idle expiry", code="-")
+def test_an_idle_annex_ends_by_itself(alice: Person, ground: Ground, fault: FaultRow) -> None:
     assert alice.types("up", "lab", "--cpus", "1", "--idle", "10s").status == 0
     ground.nothing_left(within_s=60)
     [row] = alice.types("status", "lab", "--remote", "--json").json()
-    assert row["stage"] == "RELEASED"
+    fault.no_failure(Stage(row["stage"]))
+    assert (row["stage"], row["failure"]) == ("RELEASED", None)
     assert "idle" in row["text"]
     again = alice.types("up", "lab", "--cpus", "1", "--idle", "10m")
     assert again.status == 0, again.text
@@ -64,13 +72,16 @@ def test_an_idle_annex_ends_by_itself(alice: Person, ground: Ground) -> None:
     assert len(ground.batch_jobs()) == 1
 
 
-def test_walltime_ends_an_annex_cleanly(alice: Person, ground: Ground) -> None:
+@pytest.mark.fault("walltime ends an annex with a running job", code="-")
+def test_walltime_ends_an_annex_cleanly(alice: Person, ground: Ground, fault: FaultRow) -> None:
     assert alice.types("up", "lab", "--cpus", "1", "--lifetime", "2m").status == 0
     batch = submit(alice, "lab", "sleep 600")
     assert ground.wait_for(batch.states, lambda seen: seen == ["2"], within_s=30) == ["2"]
     ground.nothing_left(within_s=180)
     assert ground.wait_for(batch.states, lambda seen: seen == ["1"], within_s=60) == ["1"]
-    batch.remove()
     [row] = alice.types("status", "lab", "--remote", "--json").json()
-    assert row["stage"] == "RELEASED"
+    fault.no_failure(Stage(row["stage"]))
+    assert (row["stage"], row["failure"]) == ("RELEASED", None)
     assert "walltime" in row["text"]
+    assert "the pilot of lab ended: walltime" in alice.types("why", batch.cluster).text
+    batch.remove()

@@ -232,4 +232,4 @@ def test_any_site_takes_an_annex_that_is_there(alice: Person, ground: Ground) ->
     wait_for_end(ground, alice)
     assert nodes_done(alice, "tiny") == ["r00-e00", "r00-e01", "r01-e00", "r01-e01"]
     shown = json.loads(siteannex(alice, "dag", "plan", "tiny.yaml", "--json"))
-    assert (shown["annexes"], shown["annexes_up"]) == ({"elsewhere": "elsewhere", "lab": "lab"}, ["lab"])
+    assert (set(shown["annexes"]), shown["annexes_up"]) == ({"elsewhere", "lab"}, ["lab"])

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from siteannex.training.dagfile import read_commands
-from siteannex.training.daggraph import read_graph
+from siteannex.training.daggraph import Graph, read_graph
 from siteannex.training.dagimport import import_dag
 from siteannex.training.gensubdag import compile_text
-from siteannex.training.reading import read_experiment
 from siteannex.training.render import Names, dag_lines
 from tests.lab.ground import Ground
 from tests.lab.person import Person
 from tests.unit.training.mldag_twin import campaign, twin
+from tests.unit.training.test_same_experiment import loaded, rendered, their_name
 
 FLOW = """\
 JOB init n.sub NOOP
@@ -97,12 +97,50 @@ def test_an_imported_campaign_rendered_again_is_good_to_dagman(
     put(alice, f"{folder}/x.config", "")
     dags = []
     for name in ("sites.dag", "aws.dag", "ospool.dag"):
-        path = tmp_path / "experiment.yaml"
-        path.write_text(import_dag(files[name], name).text, encoding="utf-8")
-        read = read_experiment(path, lambda _: None, [])
+        read = loaded(tmp_path, import_dag(files[name], name).text)
         lines = dag_lines(read.experiment, read.targets, Names("x.config", "x.status", "x.jobstate"))
         dags.append("\n".join(lines) + "\n")
     assert checked(alice, folder, dags) == [[], [], []]
+
+
+def job_ads(alice: Person, folder: str, texts: Sequence[str]) -> list[dict[str, str]]:
+    """The job ad that condor_submit makes of each submit description."""
+    for at, text in enumerate(texts):
+        put(alice, f"{folder}/job{at:03d}.sub", text)
+    alice.shell(f"cd {folder} && for f in job*.sub; do condor_submit -dry-run $f.ad $f; done")
+    return [
+        dict(line.split("=", 1) for line in alice.shell(f"cat {folder}/job{at:03d}.sub.ad").splitlines() if "=" in line)
+        for at in range(len(texts))
+    ]
+
+
+def description(graph: Graph, node: str) -> str:
+    """A node's submit description with its VARS before it, as DAGMan prepends them."""
+    macros = {"JOB": node, "RETRY": "0", **graph.variables[node]}
+    body = graph.descriptions[graph.nodes[node].submit].removesuffix("\nqueue")
+    return "".join(f"{name} = {value}\n" for name, value in macros.items()) + f"{body}\nqueue\n"
+
+
+@pytest.mark.parametrize("files", [twin(), campaign()], ids=["twin", "campaign"])
+def test_an_imported_job_is_to_condor_submit_what_it_was(
+    alice: Person, folder: str, tmp_path: Path, files: dict[str, str]
+) -> None:
+    pairs: dict[tuple[str, bool], tuple[str, str]] = {}
+    for name in ("sites.dag", "aws.dag", "ospool.dag"):
+        original, again = read_graph(files[name]), rendered(loaded(tmp_path, import_dag(files[name], name).text))
+        for ours in again.nodes:
+            theirs = their_name(ours)
+            kind = (original.nodes[theirs].submit, "continue_from_checkpoint" in original.variables[theirs])
+            pairs.setdefault(kind, (description(original, theirs), description(again, ours)))
+    ads = job_ads(alice, folder, [text for pair in pairs.values() for text in pair])
+    for before, after in zip(ads[::2], ads[1::2], strict=True):
+        brings = after["TransferInput"].replace("secrets/WANDB_API_KEY,", "").replace(",secrets/WANDB_API_KEY", "")
+        assert brings == before["TransferInput"]
+        others = {"TransferInput", "JobSubmitFile", "Environment", "Requirements", "QDate", "EnteredCurrentStatus"}
+        assert {name: after.get(name) for name in before if name not in others} == {
+            name: value for name, value in before.items() if name not in others
+        }
+        assert all(name.startswith("Siteannex") for name in after.keys() - before.keys() - others)
 
 
 GOOD = [
@@ -120,6 +158,8 @@ GOOD = [
     "DONE A\nCATEGORY A x\nMAXJOBS x 0\nPRIORITY B -5",
     "PARENT A CHILD B\\",
     "PARENT A CHILD B CHILD B",
+    "SCRIPT PRE A x.sh 'a\nENV SET a='x",
+    "RETRY A 3x",
 ]
 BAD = [
     "GEN SUBDAG x x.dag a from 1",
@@ -146,6 +186,12 @@ BAD = [
     "SUBMIT-DESCRIPTION s file",
     "JOB C { executable=/bin/true }",
     "DONE",
+    "DONE ALL_NODES",
+    "DONE A B",
+    "RETRY A 1 UNLESS 2",
+    "MAXJOBS x -1",
+    "JOB C c.sub DIR",
+    "SCRIPT PRE 'A x",
 ]
 
 

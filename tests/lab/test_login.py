@@ -65,6 +65,7 @@ def test_a_wrong_option(probe: Probe, fault: FaultRow) -> None:
     result = probe("dana", option="3")
     assert result["code"] == "code-refused", result
     assert "Passcode or option (1-3):" in result["evidence"]
+    assert result["failure"]["hint"] == "Answer with a number of its menu, or with a passcode."
     fault.saw(result["failure"], seconds=result["seconds"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pexpect
 import pytest
 
 from tests.lab.ground import Ground
@@ -100,3 +101,17 @@ def test_without_a_terminal_or_yes_nothing_is_removed(alice: Person, ground: Gro
     assert len(ground.batch_jobs()) == 1
     swept(alice, "--yes")
     ground.nothing_left()
+
+
+def test_sweeps_beside_an_up_leave_it_alone(alice: Person, ground: Ground) -> None:
+    assert alice.types("login", "lab").status == 0
+    up = alice.start("up", "lab", "--cpus", "1", "--lifetime", "30m")
+    for _ in range(3):
+        swept(alice, "lab", "--yes")
+    up.expect_exact("new jobs reach it with")
+    up.expect(pexpect.EOF)
+    up.close()
+    assert up.exitstatus == 0
+    assert len(ground.batch_jobs()) == 1
+    [row] = alice.types("status", "--json").json()
+    assert row["stage"] == "READY"

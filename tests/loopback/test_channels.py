@@ -136,7 +136,7 @@ def test_a_connection_cut_halfway_leaves_nothing_that_is_used(
 
     with pytest.raises(AnnexError) as raised:
         transport.put(big, "file", progress=cut)
-    assert failure_of(raised).code == "link-broken"
+    assert failure_of(raised).code == "upload-cut"
     assert failure_of(raised).retryable
     assert "file" not in left(sshd)
     assert not transport.alive

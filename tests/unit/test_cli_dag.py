@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_plan_shows_the_matrix_and_what_is_needed(file: Path) -> None:
     assert "protein: 20 points (10 lr x 2 width) x 2 runs each = 40 training runs" in shown
     assert "320 DAG nodes" in shown
     rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.startswith(("expanse ", "pool "))}
-    assert rows["expanse"][1:] == ["expanse", "40", "40", "80", "0", "4", "-"]
+    assert rows["expanse"][1:] == ["expanse", "40", "40", "80", "1", "4", "-", "-"]
     assert rows["pool"][1] == "-"
     assert "annex    delta-big: " in shown
 
@@ -54,15 +55,22 @@ def test_plan_as_json_has_what_the_screen_has(file: Path) -> None:
     data = json.loads(typed("plan", str(file), "--json"))
     assert (data["runs"], data["nodes"], data["missing"]) == (40, 320, ["train: train.py"])
     assert sum(site["epochs"] for site in data["sites"]) == 160
-    assert data["annexes"] == {"expanse": "expanse", "delta-big": "delta"}
+    wanted = {"expanse": "siteannex up expanse --gpus 4", "delta-big": "siteannex up delta --name delta-big --gpus 40"}
+    assert {name: need["command"] for name, need in data["annexes"].items()} == {
+        name: f"{command} --lifetime 4h" for name, command in wanted.items()
+    }
 
 
 def test_a_ceiling_needs_every_walltime(file: Path) -> None:
     assert "ceiling  not known: write walltime:" in typed("plan", str(file))
-    text = file.read_text().replace("evaluate: {", "evaluate: {walltime: 1h, ").replace("cpus: 8,", "cpus: 8, gpus: 2,")
+    text = (
+        file.read_text()
+        .replace("evaluate: {", "evaluate: {walltime: 1h, ")
+        .replace("request_gpus = 1", "request_gpus = 2")
+    )
     file.write_text(text)
     data = json.loads(typed("plan", str(file), "--json"))
-    assert data["gpu_hours_ceiling"] == 40 * 2 * (2 + 1)
+    assert data["gpu_hours_ceiling"] == 4 * 40 * 2 * 2  # an evaluation asks for no GPU
 
 
 def test_render_writes_the_dag_and_says_where(file: Path) -> None:
@@ -117,7 +125,7 @@ def test_a_dag_is_imported_and_what_comes_out_can_be_planned(file: Path) -> None
     dag.write_text(twin()["aws.dag"])
     done = RUNNER.invoke(app, ["dag", "import", str(dag), "-o", str(out)], catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (0, f"{out}: look it through, then siteannex dag plan {out}\n")
-    assert f"{dag}:23: WANDB_API_KEY stands here in clear text" in done.stderr
+    assert f"{dag}:25: WANDB_API_KEY stands here in clear text" in done.stderr
     assert "aws: 2 training runs" in typed("plan", str(out))
 
 
@@ -156,3 +164,28 @@ def test_an_import_of_what_is_not_there_is_wrong_usage(
     done = RUNNER.invoke(app, ["dag", "import", *words])
     assert done.exit_code == 2
     assert says in " ".join(done.stderr.split())
+
+
+def test_a_sites_own_unit_is_charged_for_whole_walltimes(file: Path) -> None:
+    text = (
+        file.read_text().replace("evaluate: {", "evaluate: {walltime: 1h, ").replace("memory: 64GB,", "memory: 32GB,")
+    )
+    file.write_text(text)
+    data = json.loads(typed("plan", str(file), "--json"))
+    [hours] = [site["job_hours_ceiling"] for site in data["sites"] if site["site"] == "expanse"]
+    assert hours == 40 * 2 + 40
+    amount, unit = data["charges"]["expanse"].split()
+    assert (float(amount) >= hours, unit) == (True, "SU")
+    assert set(data["charges"]) <= {"expanse", "delta"}
+
+
+def test_a_tracking_server_is_tried_from_here(file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        port, closed = server.getsockname()[1], other.getsockname()[1]
+        other.close()
+        text = file.read_text()
+        for number, there in ((port, True), (closed, False)):
+            url = f"http://127.0.0.1:{number}"
+            file.write_text(f"{text}tracking: {{mlflow: {{uri: '{url}'}}, wandb: {{project: p, mode: offline}}}}\n")
+            assert json.loads(typed("plan", str(file), "--json"))["trackers"] == {url: there}
+        assert f"{url}: does not answer from here" in typed("plan", str(file))

@@ -18,6 +18,7 @@ from tests.unit.stub_slurm import run_shell
 from tests.unit.world import World
 
 NO_CONTROLLER = "scancel: error: Kill job error: Unable to contact slurm controller (connect failure)"
+UNREACHABLE = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
 TWO = request(gpus=8)
 
 
@@ -379,3 +380,29 @@ def test_another_trouble_with_the_link_is_told_at_once(world: World) -> None:
     world.transport.before = before
     assert world.failing_up().code == "link-broken"
     assert world.clock.slept == []
+
+
+# --- a controller that is down when pilots are submitted
+
+
+def test_a_controller_that_was_down_from_the_start_leaves_nothing_to_end(world: World) -> None:
+    world.slurm.set("refuse.71", UNREACHABLE)
+    world.slurm.set("squeue.down", UNREACHABLE)
+    world.slurm.set("scancel.down", UNREACHABLE)
+    failure = world.failing_up()
+    assert failure.code == "slurm-unreachable"
+    assert failure.retryable
+    assert world.latest().state().ended
+    assert not world.directory(world.latest()).exists()
+
+
+def test_a_controller_that_went_down_after_the_first_pilot_leaves_an_annex_that_up_completes(world: World) -> None:
+    world.slurm.set("refuse.72", UNREACHABLE)
+    assert world.failing_up(TWO).code == "slurm-unreachable"
+    assert not world.latest().state().ended
+    assert "siteannex up again completes sweep1" in world.view.text
+    annex, verdict = world.up(TWO)
+    assert verdict is not None
+    assert verdict.ready == 2
+    assert annex.state().job_ids == ("71", "73")
+    assert len(world.store.annexes()) == 1

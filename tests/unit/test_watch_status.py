@@ -8,10 +8,11 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from siteannex.annex.events import What
+from siteannex.annex.events import Event, What, fold
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.status import Row, as_data, detail_lines, table, take_status
 from siteannex.annex.store import Annex
@@ -213,3 +214,43 @@ def test_status_shows_what_it_cannot_record(world: World, monkeypatch: pytest.Mo
     [row] = world.status(remote=True)
     assert row.trouble == ""
     assert world.latest().state().ready_ids == ("71",)
+
+
+def test_a_job_that_slurm_starts_again_was_not_ready_in_its_new_start(world: World) -> None:
+    annex, verdict = world.up()
+    assert verdict is not None
+    assert annex.state().ready_ids == ("71",)
+    world.slurm.job("71", annex.plan.annex_id, "PENDING", reason="BeginTime")
+    row = status(world, remote=True)
+    assert (row.stage_text, row.verdict.failure) == ("QUEUE", None)
+    assert "starts again under the same id" in "".join(str(event.data.get("text")) for event in annex.events())
+    assert (annex.state().ready_ids, annex.state().ready_at) == ((), None)
+    world.slurm.job("71", annex.plan.annex_id, "FAILED", exit_code="1:0")
+    assert status(world, remote=True).verdict.failure is not None, "its first start being ready does not excuse it"
+
+
+def test_an_end_seen_at_the_site_is_known_later_without_a_connection(world: World) -> None:
+    annex, _ = world.up()
+    world.pool.ads.clear()
+    world.slurm.job("71", annex.plan.annex_id, "PREEMPTED", node="c1")
+    told = status(world, remote=True)
+    assert "preempted: Slurm gave its node to other jobs" in told.verdict.text
+    before = len(annex.events())
+    later = status(world)
+    assert (later.verdict.stage, later.verdict.text) == (Stage.RELEASED, told.verdict.text)
+    status(world, remote=True)
+    assert len(annex.events()) == before
+    assert not annex.state().ended, "what is left at the site is still to be removed"
+
+
+def test_events_of_another_version_with_odd_queues_and_ends_are_read() -> None:
+    odd: list[dict[str, Any]] = [
+        {"queue": "PENDING"},
+        {"queue": [1, {"job_id": "71"}, {"job_id": 71, "text": "PENDING", "start": "soon"}]},
+        {"ends": ["71"]},
+        {"restarted": "71"},
+        {"restarted": [71]},
+    ]
+    state = fold(Event(NOW, Stage.BATCH_JOB, What.SEEN, data) for data in odd)
+    assert [(each.job_id, each.text, each.start) for each in state.queue] == [("71", "PENDING", None)]
+    assert state.ends == {}

@@ -32,7 +32,8 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
         with suppress(AnnexError):  # what a pilot that was killed has left there ends by itself in minutes
             pool.withdraw_ads(annex.plan.annex_id)
         annex.record(Stage.RELEASED, What.DONE, text="taken down")
-    left = " but its log archive" if annex.state().ready_ids else ""
+    was_ready = any(event.stage is Stage.READY for event in annex.events())
+    left = " but its log archive" if was_ready else ""
     view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")
 
 

@@ -102,6 +102,8 @@ class AnnexState:
     """When somebody began to take it down."""
     queue: tuple[QueueSeen, ...] = ()
     """What the queue last said of each batch job that waited or started then."""
+    ends: Mapping[str, str] = field(default_factory=dict)
+    """How pilots ended that have, by batch job, as far as a look at the site told it."""
 
 
 def fold(events: Iterable[Event]) -> AnnexState:
@@ -151,6 +153,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
         bytes_sent=state.bytes_sent + (sent if isinstance(sent, int) else 0),
         login=str(data.get("login", state.login)),
         queue=_queue(state.queue, event),
+        ends=_ends(state.ends, data.get("ends")),
     )
 
 
@@ -166,6 +169,10 @@ def _queue(known: tuple[QueueSeen, ...], event: Event) -> tuple[QueueSeen, ...]:
         if isinstance(each, dict) and "job_id" in each and "text" in each
     }
     return tuple(({each.job_id: each for each in known} | new).values())
+
+
+def _ends(known: Mapping[str, str], new: Any) -> Mapping[str, str]:
+    return {**known, **{str(job): str(text) for job, text in new.items()}} if isinstance(new, dict) else known
 
 
 def _moment(text: Any) -> datetime | None:

@@ -195,6 +195,8 @@ def _unseen(seen: PilotSeen, state: AnnexState, now: datetime, plan: Plan) -> Pi
     longest_s = plan.walltime_s if since else plan.walltime_s + plan.deadlines.queue_s
     if start is not None and seconds_between(start, now) > longest_s:
         return PilotVerdict(job_id, Stage.RELEASED, "walltime is over")
+    if job_id in state.ends:
+        return PilotVerdict(job_id, Stage.RELEASED, state.ends[job_id])
     asked = f"Slurm gives no answer ({_first_line(seen.complaint)})" if seen.complaint else ""
     if since is not None:
         text = "its EP has left the collector"

@@ -73,10 +73,12 @@ class DoesNotFitError(Exception):
         self.fact = fact
 
 
-def lay_out(request: Request, name: str, facts: Partition, kind: NodeKind) -> Layout | Refusal:
-    """Fit the request, or say the first fact that forbids it."""
+def lay_out(
+    request: Request, name: str, facts: Partition, kind: NodeKind, *, only_gpus: bool = False
+) -> Layout | Refusal:
+    """Fit the request, or say the first fact that forbids it. `only_gpus`: the site has no nodes without them."""
     try:
-        _right_gpus(request, kind)
+        _right_gpus(request, kind, only_gpus=only_gpus)
         _walltime(request, facts)
         pilots, gpus = _spread(request, facts, kind)
         shape = _shape(request, facts, kind, gpus)
@@ -105,9 +107,9 @@ def _may_be_chosen(request: Request, facts: Partition) -> None:
         raise DoesNotFitError("preemption", "jobs there can be preempted; --preemptible accepts that")
 
 
-def _right_gpus(request: Request, kind: NodeKind) -> None:
+def _right_gpus(request: Request, kind: NodeKind, *, only_gpus: bool) -> None:
     if not request.gpus:
-        if kind.gpus is not None and request.partition is None:
+        if kind.gpus is not None and request.partition is None and not only_gpus:
             raise DoesNotFitError("gpus", "its nodes are for GPU jobs; --partition takes their cores all the same")
         return
     gpus = kind.gpus

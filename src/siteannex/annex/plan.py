@@ -29,8 +29,9 @@ class Choice:
 
 def choose(request: Request, site: Site) -> Choice:
     """Try every kind of node of every partition (or of the one asked for); the cheapest that fits comes first."""
+    only_gpus = all(kind.gpus for facts in site.partitions.values() for kind in facts.nodes)
     tried = [
-        lay_out(request, name, facts, kind)
+        lay_out(request, name, facts, kind, only_gpus=only_gpus)
         for name, facts in _candidates(request, site).items()
         for kind in facts.nodes
     ]

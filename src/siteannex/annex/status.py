@@ -11,8 +11,8 @@ from siteannex.annex.events import AnnexState, QueueSeen, What, failure_to_data
 from siteannex.annex.judge import judge
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
-from siteannex.annex.verdict import Confidence, Verdict
-from siteannex.annex.watch import adopt, gather
+from siteannex.annex.verdict import Confidence, Verdict, confidence_text
+from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses
 from siteannex.ports import Pool
@@ -135,6 +135,7 @@ def _still_believed(state: AnnexState) -> bool:
 
 def _remember(annex: Annex, verdict: Verdict) -> None:
     """What Slurm said of an end or a failure is kept: the next look may be without a connection."""
+    remember_ends(annex, verdict)
     if verdict.failure is not None and verdict.failure != annex.state().failure:
         annex.record_failure(verdict.failure, ended=False)
 
@@ -228,10 +229,10 @@ def advice(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.verdict.failure is not None:
             lines.append(f"{row.annex.name}: {row.verdict.failure.summary}. siteannex why {row.annex.name}")
-        elif row.verdict.stage not in (Stage.READY, Stage.RELEASED):
+        elif row.verdict.stage not in (Stage.READY, Stage.RELEASED) and not row.remembered:  # NEXT says that
             lines.append(f"{row.annex.name}: {row.verdict.text}")
         if row.verdict.confidence is Confidence.DISPUTED:
-            lines.append(f"{row.annex.name}: witnesses disagree: {row.verdict.doubt}")
+            lines.append(f"{row.annex.name}: {confidence_text(row.verdict.confidence, row.verdict.doubt)}")
         if row.trouble:
             lines.append(f"{row.annex.name}: {row.trouble}")
         if row.counts.held:
@@ -313,9 +314,8 @@ def detail_lines(row: Row, now: datetime) -> list[str]:
         lines.append(
             f"job {pilot.job_id} in {row.annex.plan.partition}: {pilot.stage}, {pilot.text}; Slurm: {slurm}{times}"
         )
-        sure = f"witnesses disagree: {pilot.doubt}" if pilot.confidence is Confidence.DISPUTED else pilot.doubt
-        if sure and row.verdict.doubt != pilot.doubt:
-            lines.append(f"  {sure}")
+        if pilot.confidence is not Confidence.DISPUTED or pilot.doubt != row.verdict.doubt:  # told above already
+            lines.append(f"  {confidence_text(pilot.confidence, pilot.doubt)}")
     for slot in row.slots:
         gpus = f", {slot.gpus} GPU {slot.gpu_model}".rstrip() if slot.gpus else ""
         job_text = f", job {slot.job}" if slot.job else ""

@@ -177,6 +177,9 @@ def _close(annex: Annex, problem: StageFailure, access: SlurmSite | None, tools:
     ended = not annex.state().submit_begun
     if access is not None and problem.code == "slurm-unreachable":  # which cannot be told to end anything either
         ended = _forgotten(annex, access)
+        if not ended:
+            still = f"pilots that Slurm took before live on: siteannex up again completes {annex.name}"
+            tools.view.line("release", f"{still}, siteannex down {annex.name} ends them")
     elif access is not None and problem.stage is Stage.SUBMIT and problem.code != "submit-uncertain":
         ended = _ended(annex, access, tools)
     try:

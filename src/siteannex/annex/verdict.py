@@ -21,6 +21,13 @@ class Confidence(StrEnum):
     """They contradict each other; the verdict says whom it believes and why."""
 
 
+def confidence_text(confidence: Confidence, doubt: str) -> str:
+    """The same words wherever it is shown."""
+    if confidence is Confidence.AGREED:
+        return "the witnesses agree"
+    return f"the witnesses disagree: {doubt}" if confidence is Confidence.DISPUTED else f"known in part: {doubt}"
+
+
 @dataclass(frozen=True, slots=True)
 class PilotVerdict:
     """Where one pilot is. `failure` is set when it will not come up, or came up wrong."""

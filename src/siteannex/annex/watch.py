@@ -64,6 +64,14 @@ def adopt(annex: Annex, witnesses: Witnesses) -> None:
         annex.record(Stage.BATCH_JOB, What.SEEN, text=text, queue=queue)
 
 
+def remember_ends(annex: Annex, verdict: Verdict) -> None:
+    """Record how pilots ended, once each: the next look may be without a connection to the site."""
+    known = annex.state().ends
+    ends = {pilot.job_id: pilot.text for pilot in verdict.pilots if pilot.over and pilot.job_id not in known}
+    if ends:
+        annex.record(Stage.DRAIN, What.SEEN, text="; ".join(dict.fromkeys(ends.values())), ends=ends)
+
+
 def _queue_news(state: AnnexState, witnesses: Witnesses, now: datetime) -> list[dict[str, str | None]]:
     """Jobs of which the queue says something new, or said the same so long ago that it should be stamped again."""
     known = {each.job_id: each for each in state.queue}

@@ -14,9 +14,9 @@ from siteannex.annex.plan import plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
 from siteannex.annex.texts import plan_text
-from siteannex.annex.verdict import Confidence, PilotVerdict, Verdict
+from siteannex.annex.verdict import PilotVerdict, Verdict, confidence_text
 from siteannex.annex.waiting import Waiting, explain_waiting
-from siteannex.annex.watch import adopt, gather
+from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import FAILURES
 from siteannex.model import BatchState, JobCounts, PilotReport, Plan, Witnesses
@@ -68,6 +68,8 @@ def why_annex(
         adopt(annex, witnesses)
         state = annex.state()
     verdict = judge(annex.plan, state, witnesses, now)
+    if witnesses.batch is not None and not state.ended:
+        remember_ends(annex, verdict)
     if state.ended:
         text = state.failure.summary if state.failure else state.end_text
         verdict = Verdict(state.failure.stage if state.failure else Stage.RELEASED, text, (), state.failure)
@@ -230,9 +232,7 @@ def _witnesses(
     for slot in whole:
         heard = f", heard {format_when(slot.last_heard, now)}" if slot.last_heard else ""
         lines.append(f"collector: {slot.name} {slot.failed_code or f'{slot.state}/{slot.activity}'}{heard}")
-    if verdict.doubt:
-        disputed = verdict.confidence is Confidence.DISPUTED
-        lines.append(f"they disagree: {verdict.doubt}" if disputed else f"known in part: {verdict.doubt}")
+    lines.append(confidence_text(verdict.confidence, verdict.doubt))
     return (*lines, *_jobs(annex, pool))
 
 

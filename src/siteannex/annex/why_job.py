@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from siteannex.annex.evicted import evicted, stranded
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.suiting import try_everywhere
 from siteannex.annex.why_words import Conclusion, Offer, conclude, past_story
@@ -62,7 +63,8 @@ def why_job(text: str, desk: Desk) -> JobStory:
         return _explain(jobs, desk)
     past = desk.queue.past(cluster, process)
     if past is not None:
-        return JobStory(_id_of(past), past_story(past, _id_of(past)))
+        stopped = evicted(past, desk.store.annexes(), desk.clock.now())
+        return JobStory(_id_of(past), past_story(past, _id_of(past)).after(stopped))
     seen = Evidence("condor_q and condor_history", f"no job {text}")
     raise fail("job-unknown", "", f"no job {text} is in this AP's queue or history", evidence=[seen])
 
@@ -88,11 +90,15 @@ def _explain(jobs: Sequence[FullAd], desk: Desk) -> JobStory:
     others = {status: statuses.count(status) for status in sorted(set(statuses))} if len(jobs) > 1 else None
     job_id, now = _id_of(job.values), desk.clock.now()
     if count_of(job.values, "JobStatus") != IDLE or text_of(job.values, "Owner") != desk.queue.owner():
-        return JobStory(job_id, conclude(job.values, job_id, (), (), (), desk.queue.owner(), now), others=others)
+        conclusion = conclude(job.values, job_id, (), (), (), desk.queue.owner(), now)
+        if conclusion.verdict == "running":
+            conclusion = conclusion.lost(stranded(job.values, desk.store.annexes(), now), job_id)
+        return JobStory(job_id, conclusion, others=others)
     found = best_of_each_annex(desk.queue.match(job, candidates(desk)))
     table = rows(job.values, found, desk.queue.ap_words())
     offers = () if _targeted_fits(job, found) else _offers(job, desk)
-    conclusion = conclude(job.values, job_id, found, table, offers, desk.queue.owner(), now)
+    stopped = evicted(job.values, desk.store.annexes(), now)
+    conclusion = conclude(job.values, job_id, found, table, offers, desk.queue.owner(), now).after(stopped)
     if conclusion.verdict == "fits" and desk.queue.negotiates() is False:
         conclusion = conclusion.with_note("no negotiator serves this pool: only EPs that joined directly get jobs")
     return JobStory(job_id, conclusion, tuple(found), tuple(table), offers, others)

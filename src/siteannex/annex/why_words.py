@@ -35,6 +35,18 @@ class Conclusion:
         """The same, with one more sentence to its `so`."""
         return replace(self, so=(*self.so, text))
 
+    def lost(self, stranded: tuple[str, Evidence] | None, job_id: str) -> Conclusion:
+        """The same of a job that only seems to run."""
+        if stranded is None:
+            return self
+        do = f"condor_hold {job_id} && sleep 5 && condor_release {job_id}   sends it back to the queue at once"
+        head = f"{self.head}; HTCondor has lost it"
+        return replace(self, verdict="lost", head=head, so=(stranded[0],), do=(do,), seen=(stranded[1],))
+
+    def after(self, stopped: tuple[str, Evidence] | None) -> Conclusion:
+        """The same, told after what stopped the job's last run, if something did."""
+        return replace(self, so=(stopped[0], *self.so), seen=(stopped[1], *self.seen)) if stopped else self
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -349,7 +361,7 @@ def _matched(job: Ad, waited: str, annex: str, now: datetime) -> Conclusion:
         return Conclusion(
             "restarts",
             f"{waited}: it fits {annex} and was started {starts} time{'s' if starts > 1 else ''} already",
-            so=("it came back to the queue: evicted, or its start failed on the node.",),
+            so=() if count_of(job, "LastVacateTime") else ("it came back to the queue: its start failed on the node.",),
             do=(f"read the job's own event log; siteannex logs {annex} --file StarterLog",),
             seen=seen,
         )

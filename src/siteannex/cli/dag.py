@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siteannex.cli import dag_import
+from siteannex.cli import dag_import, dag_prune
 
 if TYPE_CHECKING:
     from siteannex.training.matrix import Matrix
@@ -36,6 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 app.command("import", epilog=dag_import.EXAMPLES)(dag_import.import_files)
+app.command("prune", epilog=dag_prune.EXAMPLES)(dag_prune.prune_runs)
 
 
 @app.command("plan", epilog=PLAN_EXAMPLES)
@@ -43,7 +44,8 @@ def plan(file: File, json_output: AsJson = False) -> None:
     """What an experiment comes to: runs, epochs, jobs by site, GPU-hours at most, annexes needed, what is missing."""
     import json
 
-    from siteannex.cli.experiments import read_experiment
+    from siteannex.cli.experiments import answers, read_experiment
+    from siteannex.training.descriptions import trackers as urls_of
     from siteannex.training.matrix import as_data, matrix
     from siteannex.training.writing import loose_secrets, missing_inputs
 
@@ -52,17 +54,37 @@ def plan(file: File, json_output: AsJson = False) -> None:
     missing = missing_inputs(loaded.experiment, file.parent)
     loose = loose_secrets(loaded.experiment, file.parent)
     up = _annexes_up(list(found.annexes))
+    charges = _charges(loaded, found)
+    trackers = {url: answers(url) for url in urls_of(loaded.experiment)}
     if json_output:
-        print(json.dumps({**as_data(found), "annexes_up": up, "missing": missing, "readable_secrets": loose}, indent=1))
+        seen = {"annexes_up": up, "trackers": trackers, "missing": missing, "readable_secrets": loose}
+        print(json.dumps({**as_data(found), "charges": charges, **seen}, indent=1))
         return
-    _show_plan(file, loaded, found, up)
+    _show_plan(loaded, found, charges, up)
+    for url, there in trackers.items():
+        _line("tracking", f"{url}: {'answers here; jobs must reach it too' if there else 'does not answer from here'}")
     for text in missing:
         _line("missing", text)
     for path in loose:
         _line("secret", f"{path} can be read by others: chmod 600 {path}")
 
 
-def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) -> None:
+def _charges(loaded: Loaded, found: Matrix) -> dict[str, str]:
+    """Site -> what its jobs cost at most, in its own unit: `120 SU`; only where walltime and rate are known."""
+    from siteannex.cli.experiments import charge_an_hour
+
+    charges = {}
+    for share in found.shares:
+        place = loaded.experiment.sites.get(share.site)
+        if place is None or share.annex is None or share.job_hours_ceiling is None:
+            continue
+        rate = charge_an_hour(place.site or share.site, share.gpus, place.cpus, place.memory)
+        if rate is not None:
+            charges[share.site] = f"{round(rate[0] * share.job_hours_ceiling, 2):g} {rate[1]}"
+    return charges
+
+
+def _show_plan(loaded: Loaded, found: Matrix, charges: dict[str, str], up: list[str] | None) -> None:
     from siteannex.cli.tables import print_table
 
     experiment = loaded.experiment
@@ -88,25 +110,26 @@ def _show_plan(file: Path, loaded: Loaded, found: Matrix, up: list[str] | None) 
             str(share.gpus),
             str(share.cap or "-"),
             "-" if share.gpu_hours_ceiling is None else f"{share.gpu_hours_ceiling:g}",
+            charges.get(share.site, "-"),
         )
         for share in found.shares
     ]
-    print_table(("SITE", "ANNEX", "RUNS", "EPOCHS", "JOBS", "GPUS/JOB", "AT ONCE", "GPU-H AT MOST"), rows)
+    print_table(
+        ("SITE", "ANNEX", "RUNS", "EPOCHS", "JOBS", "GPUS/JOB", "AT ONCE", "GPU-H AT MOST", "CHARGE AT MOST"), rows
+    )
     print()
     ceiling = found.gpu_hours_ceiling
     if ceiling is None:
         _line("ceiling", "not known: write walltime: (the longest one epoch job may run) under train: and the others")
     else:
-        _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once")
-    needed = found.annexes
-    for annex, site in needed.items():
+        _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once; each retry may add its own")
+    for annex, need in found.annexes.items():
         if up is None:
             _line("annex", f"{annex}: needed (whether it is up is not known: this AP's HTCondor does not answer)")
         elif annex in up:
             _line("annex", f"{annex}: up")
         else:
-            name = "" if annex == site else f" --name {annex}"
-            _line("annex", f"{annex}: not up; jobs for it wait:  siteannex up {site}{name} --gpus N --lifetime T")
+            _line("annex", f"{annex}: not up; jobs for it wait:  {need.command(annex)}")
 
 
 def _times(count: int) -> str:
@@ -195,11 +218,13 @@ def _written_data(written: Written) -> dict[str, Any]:
 def submit(file: File, json_output: AsJson = False) -> None:
     """Write the DAG and hand it to DAGMan. After a failure, run it again: finished nodes are not repeated."""
     import json
+    from dataclasses import asdict
 
     from siteannex.cli.experiments import dag_lives, read_experiment
     from siteannex.cli.screen import WallClock
     from siteannex.errors import Evidence
     from siteannex.failures import fail
+    from siteannex.training.matrix import matrix
     from siteannex.training.submission import Records, Submission, run_program
     from siteannex.training.writing import missing_inputs
     from siteannex.transport.places import Places
@@ -210,13 +235,14 @@ def submit(file: File, json_output: AsJson = False) -> None:
         seen = [Evidence("looked for beside the experiment file", "\n".join(missing))]
         raise fail("inputs-missing", experiment.name, f"{len(missing)} of its input files are not there", evidence=seen)
     written = _write(file, None)
+    needs = matrix(experiment, loaded.targets).annexes
     wanted = Submission(
         experiment=experiment.name,
         dag=str(written.dag.resolve()),
         folder=str(file.parent.resolve()),
         sha256=written.sha256,
         nodes=written.nodes,
-        annexes=_annex_shapes(loaded),
+        annexes={name: asdict(need) for name, need in needs.items()},
     )
     records = Records(Places.from_environment().state, WallClock())
     done = records.submit(wanted, run_program, dag_lives)
@@ -228,22 +254,9 @@ def submit(file: File, json_output: AsJson = False) -> None:
         "submit", f"DAGMan is job {done.cluster}.0; condor_q -nobatch shows its jobs, condor_rm {done.cluster} ends it"
     )
     up = _annexes_up(list(done.annexes))
-    for annex in done.annexes:
+    for annex, need in needs.items():
         if up is not None and annex not in up:
-            site = done.annexes[annex]["site"]
-            name = "" if annex == site else f" --name {annex}"
-            _line("annex", f"{annex} is not up; its jobs wait:  siteannex up {site}{name} --gpus N --lifetime T")
-
-
-def _annex_shapes(loaded: Loaded) -> dict[str, dict[str, Any]]:
-    """What jobs ask of each annex, for whoever brings them up."""
-    shapes: dict[str, dict[str, Any]] = {}
-    for key, target in loaded.targets.items():
-        place = loaded.experiment.sites.get(key)
-        if place is not None and "annex" in target.names and target.annex is not None:
-            asked = {"gpus": place.gpus or 0, "cpus": place.cpus, "memory_mib": place.memory, "cap": place.cap}
-            shapes[target.names["annex"]] = {"site": place.site or key, **asked}
-    return shapes
+            _line("annex", f"{annex} is not up; its jobs wait:  {need.command(annex)}")
 
 
 def _line(label: str, text: str) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from siteannex.annex.plan import choose, plan_of
 from siteannex.cli.settings import site_directories
+from siteannex.model import Request
 from siteannex.pool.condor import CondorPool
 from siteannex.pool.job_queue import JobQueue
 from siteannex.site.loader import load_any, site_files
 from siteannex.site.other_kinds import TargetSite
+from siteannex.site.schema import Site
 from siteannex.training.places import KnownSite
 from siteannex.training.reading import Loaded
 from siteannex.training.reading import read_experiment as read_with
+
+ANSWER_S = 3.0
 
 
 def read_experiment(file: Path) -> Loaded:
@@ -27,6 +35,29 @@ def known_site(name: str) -> KnownSite | None:
     if isinstance(site, TargetSite):
         return KnownSite(annexes=False, requirements=site.requirements, job_lines=site.job_lines)
     return KnownSite(annexes=True)
+
+
+def charge_an_hour(site: str, gpus: int, cpus: int | None, memory_mib: int | None) -> tuple[float, str] | None:
+    """What one job of this size costs an hour at a site at most, and the unit; None where that is not known."""
+    if site not in site_files(site_directories()) or not isinstance(facts := load_any(site, site_directories()), Site):
+        return None
+    asked = Request(site, site, gpus=gpus, nodes=1, cpus=cpus, memory_mib=memory_mib, lifetime_s=3600)
+    choice = choose(asked, facts)
+    if not choice.fits:
+        return None
+    plan = plan_of(asked, facts, choice, annex_id="", today=datetime.now(UTC).date())
+    return None if plan.charge is None else (plan.charge, plan.charge_unit)
+
+
+def answers(url: str) -> bool:
+    """Whether something listens where a URL points, as seen from here."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or {"http": 80}.get(parts.scheme, 443)
+        with socket.create_connection((parts.hostname or "", port), timeout=ANSWER_S):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def dag_lives(cluster: int) -> bool:

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Site files: list, show, validate.", no_args_is_help=True, rich_markup_mode=None)
+from siteannex.cli import site_check
+
+app = typer.Typer(
+    help="Site files: list, show, validate, check, discover.", no_args_is_help=True, rich_markup_mode=None
+)
 
 LIST_EXAMPLES = """\b
 Examples:
@@ -111,3 +115,7 @@ def schema() -> None:
     from siteannex.site.kinds import schema_text
 
     print(schema_text(), end="")
+
+
+app.command("check", epilog=site_check.CHECK_EXAMPLES)(site_check.check)
+app.command("discover", epilog=site_check.DISCOVER_EXAMPLES)(site_check.discover)

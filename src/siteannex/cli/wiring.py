@@ -19,7 +19,7 @@ from siteannex.errors import AnnexError
 from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
 from siteannex.pool.job_queue import JobQueue
-from siteannex.ports import Prompt, Transport
+from siteannex.ports import Prompt, Prompter, Transport
 from siteannex.site.loader import load_site, site_files
 from siteannex.site.schema import Site
 from siteannex.transport.passwords import keyring_obstacle, store_password, stored_password
@@ -38,7 +38,9 @@ class Wiring:
         self.clock = WallClock()
         self.store = Store(self.places.state, self.clock, _once(lambda text: screen.line("state", text)))
         self.pool = CondorPool()
-        self.prompter = TerminalPrompter(screen, interactive=sys.stdin.isatty() if interactive is None else interactive)
+        self.prompter: Prompter = TerminalPrompter(
+            screen, interactive=sys.stdin.isatty() if interactive is None else interactive
+        )
         self._user = user
 
     def site(self, name: str) -> Site:

@@ -117,6 +117,11 @@ def _allowed(text: str, thing: str, gpu_type: str) -> int | None:
     return _mib(value) if thing == "mem" else _count(value)
 
 
+def tres_count(text: str, thing: str) -> int | None:
+    """One count of a TRES list: `gres/gpu` of `cpu=37,gres/gpu=3` is 3; None when it is not limited."""
+    return _count(dict(_pair(each) for each in text.split(",") if "=" in each).get(thing, ""))
+
+
 def _pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key.strip().lower(), value.strip()

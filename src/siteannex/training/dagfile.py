@@ -176,7 +176,17 @@ def _command(first: _Line, lines: Iterator[_Line]) -> Command:
         body, logical, missing = _inline(ending, lines, raw, logical, segments)
         words, problem = split_words(logical)
         problem = problem or missing
+    elif problem and _takes_the_rest(keyword, words):
+        problem = ""
     return Command("".join(raw), first.number, keyword, logical, words, body, problem, tuple(segments))
+
+
+def _takes_the_rest(keyword: str, words: tuple[Word, ...]) -> bool:
+    """Whether the last word is in a part of the line that HTCondor takes as it is, quotes and all."""
+    if keyword == "SCRIPT":
+        kinds = [at for at, word in enumerate(words) if word.text.upper() in ("PRE", "POST", "HOLD")]
+        return bool(kinds) and len(words) > kinds[0] + 2
+    return keyword in ("SET_JOB_ATTR", "ENV")
 
 
 def _next_meant(lines: Iterator[_Line], raw: list[str]) -> _Line | None:

@@ -8,6 +8,7 @@ ALL_NODES. Spliced, included and sub-DAG files are named, not opened.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,7 @@ KEYWORDS = frozenset(
     ]
 )
 """Every command of HTCondor 25.14.1."""
+_LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
 ALL_NODES = "ALL_NODES"
 RESERVED = frozenset(["PARENT", "CHILD", ALL_NODES])
 
@@ -265,32 +267,47 @@ def _vars(reading: _Reading, command: Command) -> None:
 
 def _retry(reading: _Reading, command: Command) -> None:
     words = [word.text for word in command.words]
-    count = _whole(reading, command, 2)
-    unless = _whole(reading, command, 4) if words[3:4] and words[3].upper() == "UNLESS-EXIT" else None
+    count = _whole(reading, command, 2, least=0)
+    unless = None
+    if len(words) > 3:
+        if words[3].upper() != "UNLESS-EXIT":
+            reading.problem(command, 3, f"{words[3]!r} is not understood here")
+            return
+        unless = _whole(reading, command, 4)
+    _no_more(reading, command, 5)
     if count is not None:
         for node in reading.named(command, 1):
             reading.retries[node] = Retry(count, unless)
 
 
-def _whole(reading: _Reading, command: Command, word: int) -> int | None:
+def _whole(reading: _Reading, command: Command, word: int, least: int = -(2**31)) -> int | None:
+    """A whole number as HTCondor takes it: what follows the digits is not looked at."""
     text = command.words[word].text if word < len(command.words) else ""
-    digits = text.removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+    match = _LEADING_INTEGER.match(text)
+    value = int(match[0]) if match and len(match[0]) < 12 else 2**31
+    if not least <= value < 2**31:
         reading.problem(command, word, f"{command.keyword} needs a whole number here, not {text!r}")
         return None
-    return int(text)
+    return value
 
 
-def _number_for(table: str) -> Callable[[_Reading, Command], None]:
-    def read(reading: _Reading, command: Command) -> None:
-        value = _whole(reading, command, 2)
-        if value is None:
-            return
-        names = (command.words[1].text,) if table == "max_jobs" else reading.named(command, 1)
-        for name in names:
-            getattr(reading, table)[name] = value
+def _no_more(reading: _Reading, command: Command, words: int) -> None:
+    if len(command.words) > words:
+        reading.problem(command, words, f"{command.words[words].text!r} is not understood here")
 
-    return read
+
+def _priority(reading: _Reading, command: Command) -> None:
+    value = _whole(reading, command, 2)
+    _no_more(reading, command, 3)
+    if value is not None:
+        reading.priorities.update(dict.fromkeys(reading.named(command, 1), value))
+
+
+def _max_jobs(reading: _Reading, command: Command) -> None:
+    value = _whole(reading, command, 2, least=0)
+    _no_more(reading, command, 3)
+    if value is not None:
+        reading.max_jobs[command.words[1].text] = value
 
 
 def _category(reading: _Reading, command: Command) -> None:
@@ -302,6 +319,10 @@ def _category(reading: _Reading, command: Command) -> None:
 
 
 def _done(reading: _Reading, command: Command) -> None:
+    _no_more(reading, command, 2)
+    if len(command.words) > 1 and command.words[1].text.upper() == ALL_NODES:
+        reading.problem(command, 1, "DONE takes one node, not ALL_NODES")
+        return
     reading.done.update(reading.named(command, 1))
 
 
@@ -312,8 +333,8 @@ _READERS: Mapping[str, Callable[[_Reading, Command], None]] = {
     "SCRIPT": _script,
     "VARS": _vars,
     "RETRY": _retry,
-    "PRIORITY": _number_for("priorities"),
-    "MAXJOBS": _number_for("max_jobs"),
+    "PRIORITY": _priority,
+    "MAXJOBS": _max_jobs,
     "CATEGORY": _category,
     "DONE": _done,
 }

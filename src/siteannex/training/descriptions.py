@@ -89,6 +89,13 @@ def describe(experiment: Experiment, stage: str, target: Target, parameters: Map
     return [*_user_lines(lines), *added, *_bound(lines, target), *_marks(experiment, stage, target, per_run=per_run)]
 
 
+def requested_gpus(experiment: Experiment, stage: str, target: Target) -> int:
+    """GPUs that one job of a stage asks for there; 0 when it says none, or says it by a macro."""
+    written = texts(experiment, stage, target)
+    asked = last(fill(effective(written.template, written.site, written.stage), dict(target.names)), "request_gpus")
+    return int(asked) if asked is not None and asked.isascii() and asked.isdecimal() else 0
+
+
 def _user_lines(lines: list[Line]) -> list[str]:
     """As written, without what is completed below."""
     return [line.text for line in without(lines, *OURS) if line.name != "requirements" or line.conditional]
@@ -173,6 +180,13 @@ def tracking(experiment: Experiment, stage: str, *, per_run: bool) -> dict[str, 
         found |= {"MLFLOW_TRACKING_URI": mlflow.uri, "MLFLOW_PARENT_RUN_ID": mlflow.parent_run_id}
         found |= {"MLFLOW_EXPERIMENT_NAME": mlflow.experiment or experiment.name}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def trackers(experiment: Experiment) -> list[str]:
+    """URLs that jobs will report to."""
+    wandb, mlflow = experiment.tracking.wandb, experiment.tracking.mlflow
+    online = [wandb.base_url or "https://api.wandb.ai"] if wandb is not None and wandb.mode == "online" else []
+    return [*online, *([mlflow.uri] if mlflow is not None and "://" in mlflow.uri else [])]
 
 
 def secret_files(experiment: Experiment) -> dict[str, tuple[str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from siteannex.training.descriptions import requested_gpus
 from siteannex.training.experiment import Experiment
 from siteannex.training.places import ANY, Target
 from siteannex.training.render import nodes
@@ -26,10 +27,33 @@ class SiteShare:
     """Jobs of every kind."""
     epochs: int
     gpus: int
-    """Of each job."""
+    """Of each training job."""
     cap: int | None
-    gpu_hours_ceiling: float | None
+    job_hours_ceiling: float | None
     """If every job took its whole walltime once; None without `walltime:`."""
+    gpu_hours_ceiling: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnnexNeed:
+    """What an experiment's training jobs want of one annex."""
+
+    site: str
+    """The site file."""
+    gpus: int
+    """Of each job."""
+    cpus: int | None
+    memory_mib: int | None
+    at_once: int
+    """Jobs that could run there at the same time."""
+    walltime_s: int | None
+
+    def command(self, annex: str) -> str:
+        """`siteannex up` for all of them at once, as long as two epochs take; smaller is fine, they take turns."""
+        name = "" if annex == self.site else f" --name {annex}"
+        size = f" --gpus {self.gpus * self.at_once}" if self.gpus else f" --cpus {(self.cpus or 1) * self.at_once}"
+        hours = -(-2 * self.walltime_s // 3600) if self.walltime_s else 4
+        return f"siteannex up {self.site}{name}{size} --lifetime {hours}h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +67,8 @@ class Matrix:
     nodes: int
     retries: int
     shares: tuple[SiteShare, ...]
-    annexes: Mapping[str, str]
-    """Annex name -> site file, of those that jobs need (under `policy: any`: may use)."""
+    annexes: Mapping[str, AnnexNeed]
+    """By annex name, those that jobs need (under `policy: any`: may use)."""
 
     @property
     def gpu_hours_ceiling(self) -> float | None:
@@ -55,12 +79,16 @@ class Matrix:
 
 def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
     """Count every node where it will go. Evaluation and preparation jobs count as jobs, not as epochs."""
+    works = experiment.works()
     jobs: Counter[str] = Counter()
     epochs: Counter[str] = Counter()
     at: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
+    gpu_seconds: Counter[str] = Counter()
+    asked = {
+        (stage, key): requested_gpus(experiment, stage, target) for stage in works for key, target in targets.items()
+    }
     open_ended: set[str] = set()
-    works = experiment.works()
     for run in runs(experiment):
         seen = set()
         for node in nodes(experiment, run):
@@ -72,6 +100,7 @@ def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
             if walltime is None:
                 open_ended.add(node.site)
             seconds[node.site] += walltime or 0
+            gpu_seconds[node.site] += (walltime or 0) * asked[node.stage, node.site]
         at.update(seen)
     shares = [
         SiteShare(
@@ -80,9 +109,10 @@ def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
             runs=at[key],
             jobs=jobs[key],
             epochs=epochs[key],
-            gpus=target.gpus,
+            gpus=asked["train", key],
             cap=target.cap,
-            gpu_hours_ceiling=None if key in open_ended else round(seconds[key] / 3600 * target.gpus, 3),
+            job_hours_ceiling=None if key in open_ended else round(seconds[key] / 3600, 3),
+            gpu_hours_ceiling=None if key in open_ended else round(gpu_seconds[key] / 3600, 3),
         )
         for key, target in targets.items()
         if jobs[key] or experiment.policy != "any"
@@ -95,18 +125,28 @@ def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
         nodes=node_count(experiment),
         retries=experiment.retries,
         shares=tuple(shares),
-        annexes=annexes_of(experiment, {key: target for key, target in targets.items() if jobs[key] or jobs[ANY]}),
+        annexes=_needs(experiment, {key: each for key, each in targets.items() if jobs[key] or jobs[ANY]}, at),
     )
 
 
-def annexes_of(experiment: Experiment, targets: Mapping[str, Target]) -> dict[str, str]:
-    """Annex name -> site file, of the sites of an experiment that have one."""
-    places = experiment.sites
-    return {
-        target.names["annex"]: places[key].site or key
-        for key, target in targets.items()
-        if "annex" in target.names and key in places
-    }
+def _needs(
+    experiment: Experiment, targets: Mapping[str, Target], runs_there: Mapping[str, int]
+) -> dict[str, AnnexNeed]:
+    """Annex name -> what it is needed for, of the sites that have one."""
+    found = {}
+    for key, target in targets.items():
+        place = experiment.sites.get(key)
+        if place is not None and "annex" in target.names:
+            most = runs_there.get(key) or runs_there.get(ANY, 1)
+            found[target.names["annex"]] = AnnexNeed(
+                site=place.site or key,
+                gpus=requested_gpus(experiment, "train", target),
+                cpus=place.cpus,
+                memory_mib=place.memory,
+                at_once=min(target.cap or most, most),
+                walltime_s=experiment.train.walltime,
+            )
+    return found
 
 
 def as_data(found: Matrix) -> dict[str, Any]:
@@ -120,5 +160,5 @@ def as_data(found: Matrix) -> dict[str, Any]:
         "retries": found.retries,
         "gpu_hours_ceiling": found.gpu_hours_ceiling,
         "sites": [{field: getattr(share, field) for field in share.__dataclass_fields__} for share in found.shares],
-        "annexes": dict(found.annexes),
+        "annexes": {name: {**asdict(need), "command": need.command(name)} for name, need in found.annexes.items()},
     }

@@ -42,7 +42,6 @@ class Target:
     """What `{site.NAME}` stands for."""
     weight: int = 1
     cap: int | None = None
-    gpus: int = 0
 
 
 class UnknownSiteError(Exception):
@@ -87,7 +86,6 @@ def _target(key: str, place: Place, lookup: Lookup, names: list[str]) -> Target:
         names=_names(key, place, annex),
         weight=place.weight,
         cap=place.cap,
-        gpus=place.gpus or 0,
     )
 
 
@@ -123,7 +121,6 @@ def _anywhere(found: Mapping[str, Target]) -> Target:
         requirement=None if None in clauses else " || ".join(f"({clause})" for clause in clauses),
         lines=tuple(dict.fromkeys(line for target in found.values() for line in target.lines)),
         names={**shared, "name": ANY},
-        gpus=max(target.gpus for target in found.values()),
     )
 
 

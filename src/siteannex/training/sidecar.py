@@ -40,7 +40,9 @@ class Run(_Read):
     stage: Literal["train", "finetune"]
     seed: int
     parameters: dict[str, Any]
-    parameters_sha256: Sha256 = Field(description="of the parameters as JSON: sorted keys, no spaces, UTF-8")
+    parameters_sha256: Sha256 = Field(
+        description="of the parameters as JSON: sorted keys, no spaces, numbers as written; the manifest has the same"
+    )
 
 
 class Job(_Read):

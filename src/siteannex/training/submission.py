@@ -72,7 +72,7 @@ class Submission:
     sha256: str
     nodes: int
     annexes: dict[str, dict[str, Any]]
-    """Annex name -> what its jobs ask: `site`, `gpus`, `cpus`, `memory_mib` of one job, and `cap` at once."""
+    """Annex name -> what its jobs want of it (`matrix.AnnexNeed` as JSON), for whoever brings it up."""
     cluster: int | None = None
     """DAGMan's own job; None: begun, and nothing is known."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,11 @@ from siteannex.training.render import (
     manifest_lines,
     run_folders,
 )
-from siteannex.training.runs import node_count
+from siteannex.training.runs import node_count, parameters_text, runs
 
 _CHUNK_LINES = 2000
+_RUN_OF_LINE = re.compile(r'"run_name": "([^"]+)", "run_id": "([^"]+)"')
+"""As the manifest writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written
     experiment, folder = loaded.experiment, loaded.path.parent
     names, manifest = companions(dag, folder)
     try:
+        _refuse_strangers(experiment, manifest, folder)
         sha256 = _stream(dag, dag_lines(experiment, loaded.targets, names))
         _replace(folder / names.config, config_text(experiment))
         last = {"dag": dag.name, "dag_sha256": sha256, "nodes": node_count(experiment)}
@@ -74,6 +78,24 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written
     except OSError as problem:
         raise _unwritable(folder, problem) from problem
     return Written(dag, manifest, node_count(experiment), sha256)
+
+
+def _refuse_strangers(experiment: Experiment, manifest: Path, folder: Path) -> None:
+    """Results of one run are never taken for another's: same name, same id, or nothing there yet. More epochs are fine,
+    so is any other submit language."""
+    if not manifest.is_file():
+        return
+    before = dict(_RUN_OF_LINE.findall(manifest.read_text(encoding="utf-8", errors="replace")))
+    for run in runs(experiment):
+        results = folder / experiment.name / run.name / "checkpoints"
+        if before.get(run.name, run.run_id) != run.run_id and results.is_dir() and any(results.iterdir()):
+            now = parameters_text(run.parameters)
+            raise fail(
+                "experiment-changed",
+                experiment.name,
+                f"{run.name} would now be a run with seed {run.seed} ({now}); {results} has the checkpoints of another",
+                hint=f"Give the experiment a new name:, or move {experiment.name}/ and {experiment.name}.* away.",
+            )
 
 
 def write_compiled(compiled: Compiled, nodes: int, dag: Path) -> Written:

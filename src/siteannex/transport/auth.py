@@ -6,9 +6,10 @@ ban addresses for repeated attempts. Only the server itself may ask again within
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
 from siteannex.errors import AnnexError, Evidence, Secret
@@ -27,6 +28,8 @@ from siteannex.transport.prompts import (
 
 KEY_OFFERS = 4
 """sshd ends a connection at the sixth refusal (MaxAuthTries); password and code must still fit in."""
+_MENU = re.compile(r"option \(\d+-\d+\)", re.IGNORECASE)
+"""The last line of Duo's menu: `Passcode or option (1-3):`."""
 _METHODS = ("publickey", "keyboard-interactive", "password")
 _REDACT_FROM_CHARS = 4
 """Answers shorter than this are menu options; blanking each "1" would spoil the evidence and hide nothing."""
@@ -257,6 +260,9 @@ class SiteLogin:
         if last.kind == "password" and not any(question.kind == "otp" for question in asked):
             which = "the password from the keyring" if last.stored else "the password"
             raise self._no("password-refused", which)
+        if _MENU.search(last.text):
+            no = self._no("code-refused", f"the answer to {last.text!r}")
+            raise AnnexError(replace(no.failure, hint="Answer with a number of its menu, or with a passcode."))
         if "otp" in {last.kind, *(q.kind for q in asked if q.round == last.round)}:
             if any(question.round == last.round for question in passwords):
                 raise self._no("code-refused", "the password or the code: it judges both together")

@@ -23,7 +23,7 @@ from siteannex.ports import Prompter
 from siteannex.transport.channels import ByteChannel, PipeChannel
 from siteannex.transport.messages import SessionInfo
 from siteannex.transport.places import Places
-from siteannex.transport.prompts import account_trouble
+from siteannex.transport.prompts import account_trouble, closing_words
 from siteannex.transport.remote import ShellTransport
 from siteannex.transport.vault import address
 from siteannex.transport.wire import check_length, private_directory
@@ -158,6 +158,10 @@ def _refused(master: Master, status: int, said: str) -> AnnexError:
         return fail(trouble.code, master.site, f"{master.site} says: {trouble.meaning}", evidence=seen)
     for pattern, code, meaning in _TROUBLE:
         if re.search(pattern, said):
+            if code == "link-broken" and (closed := closing_words(said)):
+                return fail(
+                    "site-maintenance", master.site, f"{master.site} takes no logins now: {closed}", evidence=seen
+                )
             return fail(code, master.site, f"ssh to {master.login}: {meaning}", evidence=seen)
     return fail("login-refused", master.site, f"ssh to {master.login} failed", evidence=seen)
 

@@ -76,8 +76,8 @@ class Upload:
     def run(self, opener: ChannelOpener, framed: FramedRun) -> int:
         """Send, check, move into place; the number of bytes sent.
 
-        Raises AnnexError: ship-failed, quota-exceeded, site-disk-full, home-unwritable, ship-corrupt, link-broken,
-        remote-timeout.
+        Raises AnnexError: ship-failed, quota-exceeded, site-disk-full, home-unwritable, ship-corrupt, upload-cut,
+        and what a command can end in.
         """
         if "\n" in self._target or "\0" in self._target:
             raise ValueError("a target path cannot contain a newline or NUL")
@@ -133,7 +133,7 @@ class Upload:
             if turn.sent:
                 moved = time.monotonic()
             elif time.monotonic() - moved > STALL_S:
-                raise fail("remote-timeout", self._site, f"{self._site} took no byte of the upload for {STALL_S:.0f} s")
+                raise fail("upload-cut", self._site, f"{self._site} took no byte of the upload for {STALL_S:.0f} s")
 
     def _await_end(self, channel: ByteChannel, mark: str) -> None:
         deadline = time.monotonic() + STALL_S
@@ -144,7 +144,7 @@ class Upload:
                 if (status := channel.exit_status()) != 0:
                     raise self._refused(status, mark)
                 return
-        raise fail("remote-timeout", self._site, f"{self._site} did not end the upload in {STALL_S:.0f} s")
+        raise fail("upload-cut", self._site, f"{self._site} did not end the upload in {STALL_S:.0f} s")
 
     def _refused(self, status: int | None, mark: str) -> AnnexError:
         said = self._complaint.decode("utf-8", "replace").rpartition(f"{mark}\n")[2]
@@ -152,7 +152,7 @@ class Upload:
         evidence = [Evidence.tail(f"cat into {folder} at {self._site}, exit status {status}", said)]
         if status is None:
             return fail(
-                "link-broken",
+                "upload-cut",
                 self._site,
                 f"the link to {self._site} broke during the upload; nothing of it is used",
                 evidence=evidence if said.strip() else (),

@@ -61,7 +61,7 @@ def test_a_home_that_is_read_only(probe: Probe, at_site: AtSite, fault: FaultRow
     fault.saw(result["failure"], seconds=result["seconds"])
 
 
-@pytest.mark.fault("connection cut halfway", code="link-broken")
+@pytest.mark.fault("connection cut halfway", code="upload-cut")
 def test_a_connection_cut_in_the_middle_leaves_nothing(
     lab: Lab, probe: Probe, at_site: AtSite, fault: FaultRow
 ) -> None:

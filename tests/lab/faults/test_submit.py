@@ -86,7 +86,8 @@ def one_login(lab: Lab) -> Iterator[Submitter]:
 def submitter(one_login: Submitter, ground: Ground) -> Iterator[Submitter]:
     """The submitter; afterwards nothing of the annex is left."""
     yield one_login
-    one_login.person.types("down", "--all", "--now")
+    if ground.batch_jobs() or ground.files():  # `up` went on, or cannot know whether Slurm has a pilot
+        one_login.person.types("down", "--all", "--now")
     ground.nothing_left()
 
 

@@ -55,6 +55,7 @@ def description(site: str, annex: str) -> str:
         "\ttransfer_input_files = pretrain.sh, osdf:///ospool/ap40/data/researcher/data.tar.gz\n"
         "\tif defined continue_from_checkpoint \n"
         "\t    transfer_input_files = $(transfer_input_files), output/training_logs/$(run_uuid)\n\tendif\n"
+        "\toutput = $(run_uuid)/$(epoch)_$(CLUSTERID).out\n\terror = $(run_uuid)/$(epoch)_$(CLUSTERID).err\n"
         f"\tlog = metl.log\n\n\t{target}\n"
         '\tenvironment = "WANDB_API_KEY=0000000000000000000000000000000000000000"\n\tqueue\n}\n'
     )

@@ -135,12 +135,30 @@ def test_a_difference_is_named(line: str, told: str) -> None:
         ("JOB A a.sub\nCATEGORY A\n", 2, 11, "one node and one category"),
         ("SUBMIT-DESCRIPTION s file\n", 1, 22, "needs a name and { ... }"),
         ("JOB A a.sub\nDONE\n", 2, 5, "no node is named"),
+        ("JOB A a.sub\nDONE ALL_NODES\n", 2, 6, "not ALL_NODES"),
+        ("JOB A a.sub\nDONE A B\n", 2, 8, "'B' is not understood here"),
+        ("JOB A a.sub DIR\n", 1, 13, "'DIR' is not understood here"),
+        ("JOB A a.sub\nRETRY A 1 UNLESS 2\n", 2, 11, "'UNLESS' is not understood here"),
+        ("JOB A a.sub\nRETRY A -1\n", 2, 9, "needs a whole number"),
+        ("JOB A a.sub\nPRIORITY A 99999999999\n", 2, 12, "needs a whole number"),
+        ("MAXJOBS q -1\n", 1, 11, "needs a whole number"),
+        ("JOB A a.sub\nSCRIPT PRE 'A x\n", 2, 16, "a quote is not closed"),
     ],
 )
 def test_what_htcondor_refuses_is_a_problem_at_its_place(text: str, line: int, column: int, says: str) -> None:
     problem = read_graph(text).problems[0]
     assert (problem.line, problem.column) == (line, column)
     assert says in problem.message
+
+
+def test_quotes_are_not_looked_at_where_htcondor_takes_the_rest_of_a_line() -> None:
+    graph = read_graph("JOB A a.sub\nSCRIPT PRE A x.sh 'a b\nENV SET a='x\nSET_JOB_ATTR b = \"\n")
+    assert graph.problems == ()
+    assert graph.scripts == {("A", "PRE"): "x.sh 'a b"}
+
+
+def test_numbers_end_where_their_digits_end() -> None:
+    assert read_graph("JOB A a.sub\nRETRY A 3x\n").retries == {"A": Retry(3)}
 
 
 @given(st.integers(1, 40), st.integers(1, 5))

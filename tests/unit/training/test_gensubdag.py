@@ -130,6 +130,11 @@ def test_named_rows_list_values_or_give_a_range_in_any_order() -> None:
     assert values(flow, "a", "b")[:3] == [("adam", "1"), ("adam", "2"), ("s, gd", "1")]
 
 
+def test_a_value_called_like_a_command_is_written_with_a_comma_or_in_parentheses() -> None:
+    flow = compiled("GEN SUBDAG f train.subdag a, b from\ndone, 5\n(retry 6)\n")
+    assert values(flow, "a", "b") == [("done", "5"), ("retry", "6")]
+
+
 def test_one_variable_may_list_its_values_on_the_line_itself() -> None:
     assert list(compiled("GEN SUBDAG f one.subdag x from 1, 2, 3\n").points) == ["0-1", "1-2", "2-3"]
     assert list(compiled("GEN SUBDAG f one.subdag x from 1 to 3 by 1\n").points) == ["0-1", "1-2", "2-3"]

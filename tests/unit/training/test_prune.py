@@ -69,6 +69,27 @@ def test_before_the_first_epoch_there_is_nothing_to_do(tmp_path: Path) -> None:
     assert prune(tmp_path, Keep()) == Pruned(note="no finished epoch yet")
 
 
+def siteannex(ground: Ground, *words: str) -> "subprocess.CompletedProcess[str]":
+    program = Path(sys.executable).with_name("siteannex")
+    return subprocess.run([program, *words], cwd=ground.folder, capture_output=True, text=True, check=False)
+
+
+def test_the_command_says_what_it_removed(ground: Ground) -> None:
+    done = siteannex(ground, "dag", "prune", "run", "--keep-last", "1")
+    assert (done.returncode, done.stdout.split()[:5]) == (0, ["pruned", "run:", "2", "checkpoints", "removed,"])
+    found = json.loads(siteannex(ground, "dag", "prune", "run", "--json").stdout)["run"]
+    assert (found["kept"], found["removed"]) == (["epoch001.ckpt", "epoch003.ckpt"], [])
+
+
+@pytest.mark.parametrize(("status", "left"), [("0", 3), ("86", 4), ("-9", 4)])
+def test_as_a_hook_it_works_after_successes_only_and_never_fails_an_epoch(
+    ground: Ground, status: str, left: int
+) -> None:
+    assert siteannex(ground, "dag", "prune", "--hook", "--", "r03-e03", "run", status).returncode == 0
+    assert len(files(ground)) == left
+    assert siteannex(ground, "dag", "prune", "--hook", "r03-e03", "nowhere", "0").returncode == 0
+
+
 SMALL_DISK = """
 mount -t tmpfs -o size=$1 tiny run
 cp -r kept/. run/

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from siteannex.errors import AnnexError
 from siteannex.training.daggraph import read_graph
 from siteannex.training.render import Names, config_text, dag_lines, hook_scripts, manifest_lines
 from siteannex.training.runs import node_count
@@ -219,3 +220,17 @@ def test_trackers_are_told_by_environment(tmp_path: Path, tracker: str) -> None:
         "mlflow": ["MLFLOW_TRACKING_URI=http://t:5000", "MLFLOW_PARENT_RUN_ID=ab", "MLFLOW_EXPERIMENT_NAME=protein"],
     }[tracker.split(":")[0]]
     assert all(f" {each}" in line.replace('"', " ") for each in wanted)
+
+
+def test_results_of_one_run_are_never_taken_for_anothers(tmp_path: Path) -> None:
+    loaded = read(tmp_path)
+    write_dag(loaded, default_dag(loaded), lambda: b"")
+    other = read(tmp_path, GOOD, ("seed: 20261129", "seed: 2"))
+    write_dag(other, default_dag(other), lambda: b"")  # nothing was trained yet
+    (tmp_path / "protein/r07/checkpoints/epoch0000.ckpt").touch()
+    before = default_dag(loaded).read_bytes()
+    with pytest.raises(AnnexError, match="experiment-changed: r07 would now be a run with seed"):
+        write_dag(loaded, default_dag(loaded), lambda: b"")
+    assert default_dag(loaded).read_bytes() == before
+    longer = read(tmp_path, GOOD, ("seed: 20261129", "seed: 2"), ("epochs: 4", "epochs: 8"), ("gpus = 1", "gpus = 2"))
+    assert write_dag(longer, default_dag(longer), lambda: b"").nodes == 640

@@ -21,13 +21,13 @@ FAKE_SSH = """\
 # A stand-in: -O check/exit look at the control socket's file, -f makes it, anything else runs the command here.
 echo "$*" >>"$0.log"
 for word; do
-  case $word in ControlPath=*) path=${word#ControlPath=};; esac
+  case $word in ControlPath=*) path=${word#ControlPath=};; -f) login=yes;; esac
   last=$word
 done
-case " $* " in
+case "${login-} $* " in
 *" -O check "*) [ -e "$path" ];;
 *" -O exit "*) [ -e "$path" ] && rm "$path";;
-*" -f "*) . "$0.login";;
+yes*) . "$0.login";;
 *) exec /bin/sh -c "$last";;
 esac
 """
@@ -130,6 +130,7 @@ def test_without_a_master_and_without_leave(ssh: Callable[[str], Path], places: 
         ("alice@login.lab: Permission denied (keyboard-interactive).", "login-refused"),
         ("Your account has expired; please contact your system administrator.", "account-locked"),
         ("Connection closed by 10.0.0.1 port 22", "link-broken"),
+        ("Down for maintenance until Friday.\nConnection closed by 10.0.0.1 port 22", "site-maintenance"),
         ("something new", "login-refused"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import platform
@@ -12,7 +11,7 @@ from typing import Any
 
 from . import VERSION
 from .checkpoints import SIDECAR, scan
-from .files import Events, canonical, clean, digest, say, stamp, write_json
+from .files import Events, clean, digest, say, stamp, write_json
 from .gpus import Gpus, number_or_none
 from .place import Place
 from .task import BROKEN_CONTRACT, NOT_FINITE, SCHEMA_VERSION, Json, Refusal, Task
@@ -176,7 +175,7 @@ class Recorder:
                 "stage": task.stage,
                 "seed": task.seed,
                 "parameters": task.parameters,
-                "parameters_sha256": hashlib.sha256(canonical(task.parameters)).hexdigest(),
+                "parameters_sha256": task.parameters_sha256,
             },
             "attempt": {"node": task.node, "retry": task.retry, "start": place.start, "job": place.job},
             "where": {

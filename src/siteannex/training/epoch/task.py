@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable
@@ -37,6 +38,20 @@ class Refusal(Exception):
         self.status = status
 
 
+class _Spelled(str):
+    """A number as it was written."""
+
+
+def spelled_sha256(text: str) -> str:
+    """The sha256 of a flat JSON object with its keys in order, no spaces, and numbers as they were written."""
+    pairs = json.loads(text, parse_float=_Spelled, parse_int=_Spelled)
+    parts = []
+    for name, value in sorted(pairs.items()):
+        shown = value if isinstance(value, _Spelled) else json.dumps(value, ensure_ascii=False)
+        parts.append(f"{json.dumps(name, ensure_ascii=False)}:{shown}")
+    return hashlib.sha256(("{" + ",".join(parts) + "}").encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Task:
     """What this job must do, from the environment."""
@@ -54,6 +69,8 @@ class Task:
     last: int
     """Last epoch of this job: it must be finished when the job ends well."""
     parameters: Json
+    parameters_sha256: str
+    """Of the parameters as they were spelled."""
     node: str
     site: str
     retry: int
@@ -116,6 +133,7 @@ def read_task(env: Any) -> Task:
         first=first,
         last=last,
         parameters=mapping("PARAMETERS"),
+        parameters_sha256=spelled_sha256(env.get("SITEANNEX_PARAMETERS") or "{}"),
         node=env.get("SITEANNEX_NODE") or "run",
         site=env.get("SITEANNEX_SITE", ""),
         retry=number("ATTEMPT", "0"),
