@@ -140,3 +140,20 @@ def test_eviction_damage_and_a_killed_dagman_cost_no_epoch_and_change_no_bit(
         "cd ensemble/r02 && cmp last.ckpt checkpoints/epoch0003.ckpt && ls checkpoints/*.ckpt | wc -l"
     )
     assert left == "2"
+
+
+def test_a_warning_on_the_node_saves_and_goes_on_in_the_same_job(alice: Person, campaign: Campaign) -> None:
+    one_run = "s/^runs_per_point: 3/runs_per_point: 1/; s/epochs: 4/epochs: 1/; s/^retries: 2/retries: 0/"
+    campaign.shell(f"sed -i '{one_run}; /^  lab2:/d; s/^policy: .*/policy: fixed/' ensemble.yaml")
+    assert alice.types("up", "lab", "--gpus", "1", "--lifetime", "15m").status == 0
+    campaign.submit()
+    campaign.wait(lambda: trains(campaign, "r00-e00"), "r00-e00 does not train")
+    runners = "pgrep -f '[s]iteannex-epoch -- python3' | head -n 1 | xargs -r kill -USR1"
+    for host in ("c1", "c2"):
+        campaign.lab.exec(host, ["sh", "-c", runners])
+    campaign.wait(lambda: not campaign.shell("condor_q -af ClusterId"), "the DAG does not end")
+    assert "EXITING WITH STATUS 0" in campaign.shell("tail -1 ensemble.dag.dagman.out")
+    events = campaign.events("r00")
+    assert [event["payload"]["status"] for event in events if event["type"] == "attempt.ended"] == [85, 0]
+    assert len({event["attempt"]["job"]["cluster"] for event in events}) == 1
+    assert campaign.finished("r00") == [0]

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,7 @@ def test_nothing_the_command_started_runs_on(ground: Ground) -> None:
     process = ground.start(0, command=command, options=("--grace", "0.2", "--gpu-every", "0"))
     while not (ground.folder / "child").exists() or not (ground.folder / "child").read_text().strip():
         assert process.poll() is None
+        time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     assert ground.finish(process).status == 87
     child = Path("/proc") / (ground.folder / "child").read_text().strip() / "stat"
@@ -369,7 +371,7 @@ def test_the_job_and_the_machine_are_known_from_htcondors_own_files(ground: Grou
         "memory_mib": 45634.0,
     }
     assert sidecar.training.transfer_in_s is not None
-    assert [path.name for path in ground.attempts.glob("*.ndjson")] == ["r03-train-e0.4711.3.ndjson"]
+    assert [path.name for path in ground.attempts.glob("*.ndjson")] == ["r03-train-e0.4711.3.0.ndjson"]
 
 
 def test_only_what_this_job_made_goes_back_and_every_side_car(ground: Ground) -> None:
@@ -436,8 +438,8 @@ def test_a_second_start_in_the_same_sandbox_has_a_file_of_its_own(ground: Ground
     assert ground.interrupt(0, signal.SIGTERM, {"pause": [0, 1]}).status == 85
     assert ground.attempt(0).status == 0
     assert sorted(path.name for path in ground.attempts.glob("*.ndjson")) == [
-        "r03-train-e0.0.0-1.ndjson",
-        "r03-train-e0.0.0.ndjson",
+        "r03-train-e0.0.0.0.ndjson",
+        "r03-train-e0.0.0.1.ndjson",
     ]
 
 

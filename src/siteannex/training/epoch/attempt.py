@@ -65,10 +65,9 @@ class Attempt:
         try:
             for each in (folder, self.directory):
                 each.mkdir(parents=True, exist_ok=True)
-            # HTCondor starts a job again in the same sandbox after exit 85: then the name is taken.
-            taken = len(list(folder.glob(name + "*.ndjson")))
-            again = f"-{taken}" if taken else ""
-            return Events(folder / f"{name}{again}.ndjson", envelope)
+            # After exit 85 HTCondor starts the job again in the same sandbox, with the same ads.
+            taken = len(list(folder.glob(f"{name}.*.ndjson")))
+            return Events(folder / f"{name}.{taken}.ndjson", envelope)
         except OSError as error:
             raise Refusal(CANNOT_WRITE, f"cannot write in {folder}: {error.strerror}") from error
 
