@@ -233,3 +233,39 @@ def test_any_site_takes_an_annex_that_is_there(alice: Person, ground: Ground) ->
     assert nodes_done(alice, "tiny") == ["r00-e00", "r00-e01", "r01-e00", "r01-e01"]
     shown = json.loads(siteannex(alice, "dag", "plan", "tiny.yaml", "--json"))
     assert (set(shown["annexes"]), shown["annexes_up"]) == ({"elsewhere", "lab"}, ["lab"])
+
+
+ENDINGS = """name: ends
+seed: 3
+parameters: {how: {values: [stale, broken]}}
+train: {command: python3 train.py, inputs: [train.py], epochs: 4}
+early_stopping: {metric: val_loss, patience: 1}
+evaluate: {command: "true"}
+submit: |
+  request_cpus = 1
+  request_memory = 128MB
+  request_disk = 20MB
+sites: {lab: {}}
+hooks: {post: ./note post}
+environment: {GREETING: hello, KEY_OF_MINE: {secret_file: secret.key}}
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_stale_run_stops_without_more_jobs_and_a_broken_loss_is_not_tried_again(
+    alice: Person, ground: Ground
+) -> None:
+    loss = '(1.0 if "stale" in env["SITEANNEX_PARAMETERS"] else float("nan"))'
+    put(alice, "train.py", TRAIN.replace("1.0 / (epoch + 1)", loss))
+    put(alice, "ends.yaml", ENDINGS)
+    assert alice.types("up", "lab", "--cpus", "4", "--mem", "4GB", "--lifetime", "20m").status == 0
+    siteannex(alice, "dag", "submit", "ends.yaml")
+    wait_for_end(ground, alice)
+    log = alice.shell("cat ~/exp/ends.jobstate").splitlines()
+    submitted = sorted(line.split()[1] for line in log if " SUBMIT " in line)
+    assert submitted == ["r00-e00", "r00-e00-eval", "r00-e01", "r01-e00"]  # retries: 3 holds, exit 86 is excepted
+    assert alice.shell("cat ~/exp/ends.dag.rescue001 | grep -E '^DONE' | sort").split()[1::2] == sorted(
+        f"r00-e0{epoch}{kind}" for epoch in range(4) for kind in ("", "-eval")
+    )
+    assert "post r01-e00 ends/r01 86" in alice.shell("cat ~/exp/notes")
+    assert alice.shell("ls ~/exp/ends/r00/checkpoints").split().count("stopped-train.json") == 1
