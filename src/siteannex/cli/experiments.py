@@ -61,8 +61,8 @@ def answers(url: str) -> bool:
 
 
 def dag_lives(cluster: int) -> bool:
-    """Whether a DAGMan job is still in the queue. AnnexError(ap-unreachable)."""
-    return bool(JobQueue(CondorPool()).by_id(cluster, None))
+    """Whether a DAGMan job, or a job of its, is still in the queue. AnnexError(ap-unreachable)."""
+    return bool(JobQueue(CondorPool()).of_dag(cluster))
 
 
 def annexes_up(names: list[str]) -> list[str]:

@@ -55,6 +55,10 @@ class JobQueue:
         one = "" if process is None else f" && ProcId == {process}"
         return self._jobs(f"ClusterId == {cluster}{one}")
 
+    def of_dag(self, cluster: int) -> list[FullAd]:
+        """A DAGMan job and the jobs it has submitted, as far as they are in the queue."""
+        return self._jobs(f"ClusterId == {cluster} || DAGManJobId =?= {cluster}")
+
     def by_node(self, name: str) -> list[FullAd]:
         """This user's jobs in the queue that are the DAG node of that name (several DAGs may have one)."""
         try:

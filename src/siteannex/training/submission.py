@@ -123,6 +123,9 @@ class Records:
         before = _read(folder / "submission.json")
         if before is not None and before.cluster is not None and living(before.cluster):
             raise fail("dag-running", wanted.experiment, f"{Path(wanted.dag).name} runs as job {before.cluster}.0")
+        if before is not None and before.cluster is not None and _crashed_at_its_end(Path(wanted.dag)):
+            Path(f"{wanted.dag}.lock").unlink()
+            self._record(folder, "stale-lock-removed", cluster=before.cluster)
         self._record(folder, "submit-begin", dag=wanted.dag, sha256=wanted.sha256, nodes=wanted.nodes)
         argv = ["condor_submit_dag", "-update_submit", "-batch-name", wanted.experiment, wanted.dag]
         answer = run(argv, Path(wanted.folder))
@@ -150,6 +153,17 @@ class Records:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _crashed_at_its_end(dag: Path) -> bool:
+    """Whether a DAGMan that is gone wrote its rescue file and then died in its FINAL node, as 25.14.1's does when it is
+    removed. With the lock left there the next one would replay the log, take FINAL for failed, and never end."""
+    lock = Path(f"{dag}.lock")
+    rescues = [path.stat().st_mtime for path in dag.parent.glob(f"{dag.name}.rescue[0-9][0-9][0-9]")]
+    if not lock.exists() or not rescues or max(rescues) < lock.stat().st_mtime:
+        return False
+    with dag.open(encoding="utf-8", errors="replace") as lines:
+        return any(line.startswith("FINAL ") for line in lines)
 
 
 def _fields(submission: Submission) -> dict[str, Any]:

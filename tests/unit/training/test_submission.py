@@ -96,3 +96,21 @@ def test_a_state_directory_that_cannot_be_written_is_told(tmp_path: Path) -> Non
     (tmp_path / "state").write_text("a file")
     with pytest.raises(AnnexError, match="state-unwritable"):
         Records(tmp_path / "state", FakeClock()).submit(wanted(tmp_path), Dagman(), lambda _: False)
+
+
+def test_a_dagman_that_died_in_its_final_node_is_started_from_its_rescue_file(records: Records, tmp_path: Path) -> None:
+    dag, lock = tmp_path / "protein.dag", tmp_path / "protein.dag.lock"
+    dag.write_text("JOB a a\nFINAL final hook-final\n")
+    records.submit(wanted(tmp_path), Dagman(), lambda _: False)
+    lock.touch()
+    records.submit(wanted(tmp_path), Dagman(), lambda _: False)
+    assert lock.exists()  # no rescue file: DAGMan's own recovery knows better
+    (tmp_path / "protein.dag.rescue001").touch()
+    records.submit(wanted(tmp_path), Dagman(), lambda _: False)
+    assert not lock.exists()
+    assert "stale-lock-removed" in events(records, tmp_path)
+    dag.write_text("JOB a a\n")
+    lock.touch()
+    (tmp_path / "protein.dag.rescue002").touch()
+    records.submit(wanted(tmp_path), Dagman(), lambda _: False)
+    assert lock.exists()
