@@ -16,12 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteannex.annex.bundle import pilot_files
+from siteannex.annex.events import AnnexState
+from siteannex.annex.judge import judge
 from siteannex.annex.slurm_site import read_reports
-from siteannex.model import Join
+from siteannex.model import Join, Witnesses
 from siteannex.pool.ads import slot_from_ad
 from siteannex.resources import data_dir
 from siteannex.units import format_duration, format_memory
+from tests.faultbook import FaultRow
 from tests.unit.pilot_ground import SHELLS, Ground, grounds, nothing_is_left
+from tests.unit.samples import NOW, plan
 
 DENIED = (
     'READ ok\nADVERTISE_STARTD failed!\nSECMAN:2010:Received "DENIED" from server for user alice@ap.lab using method X.'
@@ -330,6 +334,20 @@ def test_why_a_token_was_refused_is_read_from_the_token_itself(
     fails(ground, code, 30, words, "condor_ping: ")
     assert text.split(".")[-1] not in json.dumps(ground.reports()) or text == "garbage"
     assert ground.turned("ads") == "", "nobody would take the ad"
+
+
+@pytest.mark.fault("token not yet valid, where HTCondor minds", code="token-not-yet-valid")
+def test_a_refused_token_of_tomorrow_is_told_by_the_judge_too(tmp_path: Path, fault: FaultRow) -> None:
+    ground = Ground(tmp_path, "/bin/sh")
+    with ground.listener:
+        (ground.annex / "token").write_text(token(nbf=IN_TWO_DAYS))
+        ground.knob("refuse", UNBELIEVED)
+        assert ground.run() == 30
+    reports = read_reports((ground.logs / "71.jsonl").read_text())
+    told = judge(plan(), AnnexState(job_ids=("71",)), Witnesses(reports=reports), NOW).failure
+    assert told is not None
+    assert "condor_ping: READ failed!" in told.evidence[0].text
+    fault.saw(told)
 
 
 @pytest.mark.parametrize(
