@@ -45,6 +45,11 @@ FAILURES: dict[str, FailureKind] = {
         "No partition of the site can give what was asked.",
         "Ask for less; siteannex plan with the same options shows which sites would do.",
     ),
+    "budget-exceeded": FailureKind(
+        Stage.PLAN,
+        "What this could cost is more than the budget allows; nothing was submitted.",
+        "Ask for less or a shorter --lifetime, take annexes down, or raise the site's budget: in your config.yaml.",
+    ),
     "site-not-understood": FailureKind(
         Stage.PLAN,
         "The site did not describe its partitions: it runs no Slurm, or its answer was cut off.",

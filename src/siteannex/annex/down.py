@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from siteannex.annex.ending import POLL_PATIENT_S, POLL_S, STOP_WAIT_S, Target, finish, living, look
+from siteannex.annex.ending import POLL_PATIENT_S, POLL_S, STOP_WAIT_S, Target, finish, living, look, ran_s
 from siteannex.annex.events import What
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
@@ -28,10 +28,10 @@ def down(annex: Annex, access: SlurmSite, store: Store, pool: Pool, clock: Clock
     if draining:
         _wait_drained(annex, access, pool, clock, view)
     with store.lock(annex.name, site):
-        finish(Target.of(annex), access, clock, view, patience_s=STOP_WAIT_S)
+        jobs = finish(Target.of(annex), access, clock, view, patience_s=STOP_WAIT_S)
         with suppress(AnnexError):  # what a pilot that was killed has left there ends by itself in minutes
             pool.withdraw_ads(annex.plan.annex_id)
-        annex.record(Stage.RELEASED, What.DONE, text="taken down")
+        annex.record(Stage.RELEASED, What.DONE, text="taken down", ran=ran_s(jobs))
     was_ready = any(event.stage is Stage.READY for event in annex.events())
     left = " but its log archive" if was_ready else ""
     view.line("released", f"{annex.name}: no job, no process, no file at {access.site.name}{left}")

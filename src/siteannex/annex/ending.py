@@ -7,6 +7,7 @@ one look.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,23 +43,26 @@ class Target:
         return cls(annex.plan.annex_id, annex.plan.request.site, annex.created_at(), annex.state().job_ids)
 
 
-def end_now(annex: Target, access: SlurmSite, clock: Clock, view: View) -> None:
-    """Cancel every pilot, known to us or not; leave nothing. AnnexError(release-incomplete) when something stays."""
+def end_now(annex: Target, access: SlurmSite, clock: Clock, view: View) -> tuple[BatchJob, ...]:
+    """Cancel every pilot, known to us or not; leave nothing. AnnexError(release-incomplete) when something stays.
+
+    All ends return the batch jobs as the site last told of them.
+    """
     access.cancel_annex(annex.annex_id, annex.job_ids)
-    finish(annex, access, clock, view, patience_s=0.0)
+    return finish(annex, access, clock, view, patience_s=0.0)
 
 
-def end_gently(annex: Target, access: SlurmSite, clock: Clock, view: View) -> None:
+def end_gently(annex: Target, access: SlurmSite, clock: Clock, view: View) -> tuple[BatchJob, ...]:
     """The same, but running pilots may first evict their jobs, save their logs and withdraw their ads."""
     alive = living(look(annex, access), annex)
     if pending := tuple(job.job_id for job in alive if job.state is BatchState.PENDING):
         access.cancel(pending)
     if running := tuple(job.job_id for job in alive if job.state is BatchState.RUNNING):
         access.stop(running)
-    finish(annex, access, clock, view, patience_s=STOP_WAIT_S if running else 0.0)
+    return finish(annex, access, clock, view, patience_s=STOP_WAIT_S if running else 0.0)
 
 
-def finish(annex: Target, access: SlurmSite, clock: Clock, view: View, *, patience_s: float) -> None:
+def finish(annex: Target, access: SlurmSite, clock: Clock, view: View, *, patience_s: float) -> tuple[BatchJob, ...]:
     """Wait for pilots that were told to end, cancel those that do not within `patience_s`, remove, look once more."""
     _wait_ended(annex, access, clock, view, patience_s)
     access.remove(annex.annex_id)
@@ -67,6 +71,16 @@ def finish(annex: Target, access: SlurmSite, clock: Clock, view: View, *, patien
     if left or sighting.directory_left:  # a pilot of a command that was killed may appear late
         words = ", ".join(job.job_id for job in left) or "its directory is still there"
         raise fail("release-incomplete", annex.site, f"something is left at the site: {words}")
+    return sighting.queue.jobs or ()
+
+
+def ran_s(jobs: Iterable[BatchJob]) -> dict[str, float]:
+    """Seconds that each job ran which has ended; one of which that is not told is left out."""
+    return {
+        job.job_id: seconds_between(job.start, job.end) if job.start and job.end else 0.0
+        for job in jobs
+        if job.state.ended and (job.end is not None or (job.start is None and job.state is BatchState.CANCELLED))
+    }
 
 
 def look(annex: Target, access: SlurmSite) -> Sighting:

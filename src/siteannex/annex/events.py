@@ -104,6 +104,9 @@ class AnnexState:
     """What the queue last said of each batch job that waited or started then."""
     ends: Mapping[str, str] = field(default_factory=dict)
     """How pilots ended that have, by batch job, as far as a look at the site told it."""
+    ran: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that batch jobs which have ended ran, by the batch system's record."""
+    ended_at: datetime | None = None
 
 
 def fold(events: Iterable[Event]) -> AnnexState:
@@ -133,6 +136,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             failure=failure_from_data(data.get("failure")),
             since=event.at,
             ended=state.ended or bool(data.get("ended", False)),
+            ended_at=state.ended_at or (event.at if data.get("ended") else None),
         )
     ids, ready, sent = data.get("job_ids"), data.get("ready"), data.get("bytes_sent")
     restarted = _union((), data.get("restarted"))
@@ -154,6 +158,8 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
         login=str(data.get("login", state.login)),
         queue=_queue(state.queue, event),
         ends=_ends(state.ends, data.get("ends")),
+        ran=_ran(state.ran, data.get("ran")),
+        ended_at=state.ended_at or (event.at if event.stage is Stage.RELEASED else None),
     )
 
 
@@ -173,6 +179,13 @@ def _queue(known: tuple[QueueSeen, ...], event: Event) -> tuple[QueueSeen, ...]:
 
 def _ends(known: Mapping[str, str], new: Any) -> Mapping[str, str]:
     return {**known, **{str(job): str(text) for job, text in new.items()}} if isinstance(new, dict) else known
+
+
+def _ran(known: Mapping[str, float], new: Any) -> Mapping[str, float]:
+    if not isinstance(new, dict):
+        return known
+    told = {str(job): float(each) for job, each in new.items() if isinstance(each, int | float) and 0 <= each < 1e9}
+    return {**known, **told}
 
 
 def _moment(text: Any) -> datetime | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
+from siteannex.annex.ledger import Record
 from siteannex.annex.marks import origin_of
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
@@ -134,6 +135,14 @@ class Store:
             seen = Evidence(str(path / "plan.json"), f"{type(problem).__name__}: {problem}")
             raise fail("state-unreadable", "", f"{path.name}: its plan cannot be read", evidence=[seen]) from problem
         return Annex(path, plan, self.clock)
+
+    def records(self) -> list[Record]:
+        """Every annex as the ledger counts it."""
+        found = ((annex, annex.state()) for annex in self.annexes())
+        return [
+            Record(annex.plan, state, busy=not state.submit_begun and not state.ended and self.busy(annex.name))
+            for annex, state in found
+        ]
 
     def unbegun(self) -> list[Path]:
         """Annex directories in which nothing was ever recorded: `up` was killed while it made them, or is at it."""

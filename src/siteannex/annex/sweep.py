@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from siteannex.annex.debris import HERE, Finding, Kind, Record, debris
-from siteannex.annex.ending import Target, end_gently, end_now
+from siteannex.annex.ending import Target, end_gently, end_now, ran_s
 from siteannex.annex.events import What
 from siteannex.annex.inventory import SiteInventory, inventory_script, read_inventory
 from siteannex.annex.judge import judge
@@ -198,13 +198,14 @@ def _close(annex: Annex, accesses: Sequence[SlurmSite], ground: Ground) -> None:
         if state.ended:
             return
         access = next((each for each in accesses if each.site.name == annex.plan.request.site), None)
+        ran: dict[str, float] = {}
         if not state.submit_begun:
             text = "interrupted before anything was submitted"
         elif access is None or not (text := _end_seen(annex, access, ground)):
             return
         else:
-            end_now(Target.of(annex), access, ground.clock, ground.view)
-        annex.record(Stage.RELEASED, What.DONE, text=text)
+            ran = ran_s(end_now(Target.of(annex), access, ground.clock, ground.view))
+        annex.record(Stage.RELEASED, What.DONE, text=text, ran=ran)
     ground.view.line("sweep", f"the record of {annex.name} is closed: {text}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from siteannex.annex.ledger import Account
 from siteannex.annex.store import Annex
 from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError
@@ -28,6 +29,13 @@ def ceiling_text(plan: Plan) -> str:
     """The most the plan can cost: `16 GPU-h = 16 SU`; core-hours without GPUs, the site's unit where it is known."""
     hours = f"{plan.ceiling_gpu_hours:g} GPU-h" if plan.shape.gpus else f"{plan.ceiling_core_hours:g} core-h"
     return hours if plan.charge is None else f"{hours} = {plan.charge:g} {plan.charge_unit}"
+
+
+def budget_text(account: Account) -> str:
+    """`budget of expanse: 184 of 200 SU left`; "" without one."""
+    if account.cap is None or account.left is None:
+        return ""
+    return f"budget of {account.site}: {account.left:g} of {account.cap:g} {account.unit} left, this plan counted"
 
 
 def passed_over_text(plan: Plan) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 
 from siteannex.annex.bundle import batch_script, bundle_archive, drain_notice_s, render_bundle
-from siteannex.annex.ending import Target, end_now
+from siteannex.annex.ending import Target, end_now, ran_s
 from siteannex.annex.events import What
 from siteannex.annex.judge import judge
+from siteannex.annex.ledger import Account, account_of, price, within_budget
 from siteannex.annex.packing import check_versions
 from siteannex.annex.plan import choose, differences, passed_over, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
-from siteannex.annex.texts import ceiling_text, passed_over_text, plan_text, ready_text, spent_text
+from siteannex.annex.texts import budget_text, ceiling_text, passed_over_text, plan_text, ready_text, spent_text
 from siteannex.annex.verdict import Verdict
 from siteannex.annex.waiting import explain_waiting, queue_hint
 from siteannex.annex.watch import Watcher, adopt, gather
@@ -57,6 +58,15 @@ class Tools:
     """What speaks against the plan, for the jobs that already wait for it."""
     user: str | None = None
     """The user name at the site that was asked for, if one was."""
+    caps: Mapping[str, float] = field(default_factory=dict)
+    """By site, the user's cap on what annexes may cost, in the site's unit."""
+    budget: float | None = None
+    """The most this command may reserve."""
+
+    def account(self, plan: Plan, site: Site) -> Account:
+        """What the site's budget bears, in the unit of the plan."""
+        cap = self.caps.get(site.name, site.defaults.budget)
+        return account_of(site.name, price(plan)[1], self.store.records(), self.clock.now(), cap)
 
 
 def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tuple[Annex, Verdict | None]:
@@ -66,7 +76,7 @@ def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tupl
         if annex is None or len(annex.state().job_ids) < annex.plan.pilots:
             facts = tools.pool.facts(request.join)
             annex = annex or _plan(request, site, tools)
-            _tell_plan(annex.plan, facts, tools)
+            _tell_plan(annex.plan, site, facts, tools)
             for text in tools.foresee(annex.plan, site, facts):
                 tools.view.line("", text)
             access = _deliver(annex, site, facts, tools)
@@ -92,8 +102,8 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         access = _connect(annex, site, tools)
         verdict = _look(annex, access, tools)
         if verdict.stage is Stage.RELEASED:
-            end_now(Target.of(annex), access, tools.clock, tools.view)
-            annex.record(Stage.RELEASED, What.DONE, text=verdict.text)
+            jobs = end_now(Target.of(annex), access, tools.clock, tools.view)
+            annex.record(Stage.RELEASED, What.DONE, text=verdict.text, ran=ran_s(jobs))
             tools.view.line("plan", f"the last {annex.name} has ended: {verdict.text}")
             return None, None
         if verdict.stage is Stage.DRAIN:
@@ -119,8 +129,11 @@ def _look(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
 
 
 def _plan(request: Request, site: Site, tools: Tools) -> Annex:
+    """Plan, and record the plan if the budget bears it; no other command can spend the same rest meanwhile."""
     plan = plan_annex(request, site, annex_id=tools.new_id(request.name), today=tools.clock.now().date())
-    return tools.store.create(plan)
+    with tools.store.lock(f"budget of {site.name}", site.name):
+        within_budget(plan, tools.account(plan, site), command_cap=tools.budget)
+        return tools.store.create(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +159,11 @@ def _options(plan: Plan, site: Site, origin: str = "") -> tuple[str, ...]:
     return slurm.submit_options(plan, partition, drain_notice_s=drain_notice_s(plan), origin=origin)
 
 
-def _tell_plan(plan: Plan, facts: PoolFacts, tools: Tools) -> None:
+def _tell_plan(plan: Plan, site: Site, facts: PoolFacts, tools: Tools) -> None:
     tools.view.line("plan", plan_text(plan))
     tools.view.line("", f"ceiling {ceiling_text(plan)}; {'; '.join(plan.notes)}")
+    if budget := budget_text(tools.account(plan, site)):
+        tools.view.line("", budget)
     if over := passed_over_text(plan):
         tools.view.line("", over)
     if facts.join == "direct":
@@ -199,7 +214,9 @@ def _forgotten(annex: Annex, access: SlurmSite) -> bool:
 def _ended(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
     """End the annex; False, and a line on the screen, when it could not be seen to have ended."""
     try:
-        end_now(Target.of(annex), access, tools.clock, tools.view)
+        jobs = end_now(Target.of(annex), access, tools.clock, tools.view)
+        if ran := ran_s(jobs):
+            annex.record(Stage.DRAIN, What.SEEN, text="its pilots have ended", ran=ran)
     except AnnexError as problem:
         tools.view.line("release", f"{problem.failure.summary}: run siteannex down {annex.name}")
         return False

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import datetime
 
+from siteannex.annex.ending import ran_s
 from siteannex.annex.events import AnnexState, What
 from siteannex.annex.judge import judge
 from siteannex.annex.seen import see
@@ -67,9 +68,11 @@ def adopt(annex: Annex, witnesses: Witnesses) -> None:
 def remember_ends(annex: Annex, verdict: Verdict) -> None:
     """Record how pilots ended, once each: the next look may be without a connection to the site."""
     known = annex.state().ends
-    ends = {pilot.job_id: pilot.text for pilot in verdict.pilots if pilot.over and pilot.job_id not in known}
+    over = [pilot for pilot in verdict.pilots if pilot.over and pilot.job_id not in known]
+    ends = {pilot.job_id: pilot.text for pilot in over}
     if ends:
-        annex.record(Stage.DRAIN, What.SEEN, text="; ".join(dict.fromkeys(ends.values())), ends=ends)
+        ran = ran_s(pilot.job for pilot in over if pilot.job is not None)
+        annex.record(Stage.DRAIN, What.SEEN, text="; ".join(dict.fromkeys(ends.values())), ends=ends, ran=ran)
 
 
 def _queue_news(state: AnnexState, witnesses: Witnesses, now: datetime) -> list[dict[str, str | None]]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from siteannex.cli import dag, doctor, down, logs, pack, plan, session, sites, status, sweep, up, why
+from siteannex.cli import budget, dag, doctor, down, logs, pack, plan, session, sites, status, sweep, up, why
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ def _root(
 
 app.command("up", epilog=up.EXAMPLES)(up.up)
 app.command("plan", epilog=plan.EXAMPLES)(plan.plan)
+app.command("budget", epilog=budget.EXAMPLES)(budget.budget)
 app.command("status", epilog=status.EXAMPLES)(status.status)
 app.command("why", epilog=why.EXAMPLES)(why.why)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)

@@ -21,6 +21,8 @@ class SiteSettings:
 
     user: str | None = None
     account: str | None = None
+    budget: float | None = None
+    """The most that annexes there may cost in all, in the site's unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,10 @@ def site_directories() -> tuple[Path, ...]:
 
 def _site_settings(entry: Mapping[str, object]) -> SiteSettings:
     for key, value in entry.items():
-        if not isinstance(value, str | None):
+        if key == "budget":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                raise ValueError(f"budget: {value!r} is not a number of the site's units")
+        elif not isinstance(value, str | None):
             raise ValueError(f"{key}: {value!r} is not text; write it in quotes")
     return SiteSettings(**entry)  # type: ignore[arg-type]  # a key we do not know is a TypeError, told as such
 

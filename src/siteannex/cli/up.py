@@ -42,6 +42,9 @@ def up(
     account: asking.Account = None,
     lifetime: asking.Lifetime = None,
     idle: asking.Idle = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Refuse a plan that could cost more, in the site's unit (SU, GPU-h).")
+    ] = None,
     join: Annotated[str, typer.Option(help="How EPs join: auto, pool or direct.")] = "auto",
     login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its batch script; do nothing.")] = False,
@@ -78,11 +81,11 @@ def up(
         for request, facts in requests:
             _show_dry_run(request, facts, wiring.screen, json_output=json_output)
     elif len(requests) == 1:
-        _bring_up(*requests[0], wiring, wait=not no_wait, json_output=json_output)
+        _bring_up(*requests[0], wiring, budget=budget, wait=not no_wait, json_output=json_output)
     else:
         from siteannex.cli.up_many import up_many
 
-        up_many(requests, wiring, user=login, wait=not no_wait, json_output=json_output)
+        up_many(requests, wiring, user=login, budget=budget, wait=not no_wait, json_output=json_output)
 
 
 def _each_once(sites: list[str], name: str | None) -> list[str]:
@@ -100,10 +103,12 @@ def _request(wiring: Wiring, asked: Asked, site: str, name: str | None) -> tuple
     return replace(asked, account=account).request(name or site, facts), facts
 
 
-def _bring_up(request: Request, facts: Site, wiring: Wiring, *, wait: bool, json_output: bool) -> None:
+def _bring_up(
+    request: Request, facts: Site, wiring: Wiring, *, budget: float | None, wait: bool, json_output: bool
+) -> None:
     from siteannex.annex.up import up as bring_up
 
-    annex, verdict = bring_up(request, facts, wiring.tools(), wait=wait)
+    annex, verdict = bring_up(request, facts, wiring.tools(budget=budget), wait=wait)
     if json_output:
         import json
 

@@ -69,7 +69,13 @@ class SiteView:
 
 
 def up_many(
-    requests: Sequence[tuple[Request, Site]], wiring: Wiring, *, user: str | None, wait: bool, json_output: bool
+    requests: Sequence[tuple[Request, Site]],
+    wiring: Wiring,
+    *,
+    user: str | None,
+    budget: float | None,
+    wait: bool,
+    json_output: bool,
 ) -> None:
     """Bring up each; failures are shown at the end, and the first one's stage is the exit code."""
     parts = [_Part(request, site) for request, site in requests]
@@ -79,7 +85,8 @@ def up_many(
     for part in parts:
         part.attempt(lambda part: _log_in(part, wiring))
     threads = [
-        Thread(target=part.attempt, args=(_bring_up(wiring, user, lock, wait=wait),), daemon=True) for part in parts
+        Thread(target=part.attempt, args=(_bring_up(wiring, user, lock, budget=budget, wait=wait),), daemon=True)
+        for part in parts
     ]
     for thread in threads:
         thread.start()
@@ -104,10 +111,12 @@ def _log_in(part: _Part, wiring: Wiring) -> None:
         part.transport = wiring.connect(part.site)
 
 
-def _bring_up(wiring: Wiring, user: str | None, lock: Lock, *, wait: bool) -> Callable[[_Part], None]:
+def _bring_up(
+    wiring: Wiring, user: str | None, lock: Lock, *, budget: float | None, wait: bool
+) -> Callable[[_Part], None]:
     def run(part: _Part) -> None:
         own = Wiring(wiring.screen, user=user, interactive=False)
-        tools = own.tools()
+        tools = own.tools(budget=budget)
 
         def held(site: Site, login: str | None) -> Transport | None:
             return part.transport or own.held(site, login)

@@ -108,9 +108,11 @@ class Wiring:
         """Where packed EP software is kept."""
         return self.places.state / "ep"
 
-    def tools(self) -> Tools:
-        """What `up` needs."""
+    def tools(self, *, budget: float | None = None) -> Tools:
+        """What `up` needs. `budget`: the most this command may reserve at a site, in its unit."""
         return Tools(
+            caps={name: each.budget for name, each in self.settings.sites.items() if each.budget is not None},
+            budget=budget,
             store=self.store,
             clock=self.clock,
             view=self.screen,
