@@ -6,7 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from siteannex.errors import AnnexError
+from siteannex.training.daggraph import read_graph
+from siteannex.training.reading import read_experiment
+from siteannex.training.render import Names, dag_lines
 from tests.unit.training.experiments import GOOD, read, refusal
 
 
@@ -121,8 +127,41 @@ def test_two_runs_of_one_name_are_a_duplicate_node(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    from siteannex.errors import AnnexError
-    from siteannex.training.reading import read_experiment
-
     with pytest.raises(AnnexError, match=r"nowhere\.yaml"):
         read_experiment(tmp_path / "nowhere.yaml", lambda _: None, [])
+
+
+JUNK = [
+    "{}",
+    "[]",
+    "null",
+    "'x'",
+    "1.5",
+    "true",
+    "{a: 1}",
+    "[1, 2]",
+    "|",
+    ".inf",
+    "{values: [null]}",
+    "{range: 5}",
+    "{1: 2}",
+]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(GOOD.splitlines()) - 1), st.sampled_from(JUNK), st.sampled_from(["value", "gone", "twice"]))
+def test_any_damaged_file_is_read_or_refused_in_words(tmp_path: Path, at: int, junk: str, how: str) -> None:
+    lines = GOOD.splitlines()
+    if how == "value":
+        lines[at] = f"{lines[at].partition(':')[0]}: {junk}"
+    lines[at : at + 1] = {"value": [lines[at]], "gone": [], "twice": [lines[at]] * 2}[how]
+    failure, loaded = None, None
+    try:
+        loaded = read(tmp_path, "\n".join(lines))
+    except AnnexError as problem:
+        failure = problem.failure
+    if failure is not None:
+        assert str(tmp_path / "protein.yaml") in failure.evidence[0].source
+    if loaded is not None:
+        written = "\n".join(dag_lines(loaded.experiment, loaded.targets, Names("c", "s", "j")))
+        assert read_graph(f"{written}\n").problems == ()
