@@ -47,6 +47,8 @@ for epoch in range(int(env["SITEANNEX_START_EPOCH"]), int(env["SITEANNEX_STOP_EP
         if plan.get("nan") == [epoch, step]:
             tell(epoch=epoch, step=step, train_loss=float("nan"))
             time.sleep(60)
+        if plan.get("save") == [epoch, step]:
+            save("time.ckpt", state, complete=False, epoch=epoch, step=step)
         if plan.get("pause") == [epoch, step]:
             Path("paused").touch()
             until = time.monotonic() + 60

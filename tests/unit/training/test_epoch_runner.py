@@ -231,6 +231,21 @@ def test_a_command_that_heeds_no_warning_is_ended_and_says_so_by_its_own_status(
     assert ground.names() == []
 
 
+def test_it_ends_before_htcondor_kills_so_that_what_was_saved_on_the_way_goes_back(ground: Ground) -> None:
+    (ground.folder / "machine.ad").write_text("MachineMaxVacateTime = 9\n")
+    ended = ground.interrupt(
+        0,
+        signal.SIGTERM,
+        {"save": [0, 1], "pause": [0, 2], "deaf": True},
+        env={"_CONDOR_MACHINE_AD": "machine.ad"},
+        options=("--grace", "50", "--gpu-every", "0"),
+    )
+    assert ended.status == 85, ended.output
+    assert ended.named("signal.received")[0]["grace_s"] == 1.0
+    assert ground.attempt(0).status == 0
+    assert ground.steps("epoch000.ckpt") == all_steps(1)
+
+
 def test_nothing_the_command_started_runs_on(ground: Ground) -> None:
     command = ("sh", "-c", "sleep 300 & echo $! > child; wait")
     process = ground.start(0, command=command, options=("--grace", "0.2", "--gpu-every", "0"))

@@ -31,6 +31,9 @@ from .task import (
     Task,
 )
 
+RESERVE_S = 8.0
+"""Of the time HTCondor gives: for ending what heeds no signal, and for the last events."""
+
 
 class Attempt:
     """Everything one attempt knows. `run` is the straight line."""
@@ -42,6 +45,9 @@ class Attempt:
         self.warned = Warned()
         self.place = Place.found(env)
         self.began = time.time()
+        # To be done before HTCondor kills, so that what was saved goes back and the attempt's end is told.
+        most = self.place.vacate_s - RESERVE_S if self.place.vacate_s is not None else options.grace
+        self.grace = max(1.0, min(options.grace, most))
         base = Path(env.get("SITEANNEX_RUN_DIR") or ".").absolute()
         self.directory = base / "checkpoints"
         self.events = self._open_events(base / "attempts")
@@ -201,7 +207,7 @@ class Attempt:
         if self.warned.name:
             if self.recorder.written:
                 raise Refusal(SAVED, f"{self.warned.name}: a checkpoint was saved, to go on from")
-            raise Refusal(INTERRUPTED, f"{self.warned.name}: no checkpoint came in {self.options.grace:g} s")
+            raise Refusal(INTERRUPTED, f"{self.warned.name}: no checkpoint came in {self.grace:g} s")
         if returned != 0:
             how = f"by signal {-returned}" if returned < 0 else f"with status {returned}"
             raise Refusal(returned if 0 < returned < MISUSED else COMMAND_FAILED, "the command ended " + how)
@@ -265,10 +271,10 @@ class Attempt:
                 follow()
                 if self.warned.name and not asked:
                     asked = time.monotonic()
-                    self.events.write("signal.received", signal=self.warned.name, grace_s=self.options.grace)
+                    self.events.write("signal.received", signal=self.warned.name, grace_s=self.grace)
                     say(f"{self.warned.name}: asks the command for a last checkpoint")
                     tell(process, self.options.ask)
-                elif asked and time.monotonic() - asked > self.options.grace:
+                elif asked and time.monotonic() - asked > self.grace:
                     break
         finally:
             end(process)

@@ -18,7 +18,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         usage="siteannex-epoch [options] -- COMMAND [ARGUMENT...]",
         description="Run one training job's epochs. What it must do comes from SITEANNEX_* variables.",
     )
-    parser.add_argument("--grace", type=float, default=120.0, help="seconds to wait for a last checkpoint (120)")
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=120.0,
+        help="seconds to wait for a last checkpoint (120; less where HTCondor gives less)",
+    )
     parser.add_argument(
         "--ask", default="SIGTERM", choices=["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT"], help="the signal to ask for it"
     )

@@ -66,6 +66,8 @@ class Place(NamedTuple):
     site: str | None
     annex: str | None
     gpus: list[Json]
+    vacate_s: float | None
+    """Seconds between HTCondor's SIGTERM and its SIGKILL."""
 
     @classmethod
     def found(cls, env: Any) -> Place:
@@ -74,6 +76,8 @@ class Place(NamedTuple):
         schedd = job.get("GlobalJobId", "").partition("#")[0] or None
         numbers = {name: int(job[key]) if job.get(key, "").isdigit() else None for name, key in JOB_NUMBERS.items()}
         start = int(job["NumShadowStarts"]) if job.get("NumShadowStarts", "").isdigit() else 0
+        said = (machine.get("MachineMaxVacateTime", ""), job.get("JobMaxVacateTime", ""))
+        limits = [seconds for seconds in map(number_or_none, said) if seconds is not None]
         return cls(
             job=dict(numbers, schedd=schedd),
             start=start,
@@ -82,4 +86,5 @@ class Place(NamedTuple):
             site=machine.get("GLIDEIN_ResourceName") or machine.get("SiteannexSite") or machine.get("AnnexName"),
             annex=machine.get("AnnexName"),
             gpus=advertised_gpus(machine),
+            vacate_s=min(limits) if limits else None,
         )
