@@ -86,13 +86,18 @@ def dag_lines(experiment: Experiment, targets: Mapping[str, Target], names: Name
         yield "}"
     yield from _for_all(experiment, targets)
     capped = {key for key, target in targets.items() if target.cap is not None}
-    if experiment.prepare is not None and experiment.prepare.per == "experiment":
-        site = (*experiment.prepare.sites, *experiment.sites)[0]
-        yield f"JOB prepare prepare-{site}"
+    if (prepared := _prepared_at(experiment)) is not None:
+        yield f"JOB prepare prepare-{prepared}"
         yield 'VARS prepare PREPEND stage="prepare"'
     asked = asks_resume(experiment)
     for run in runs(experiment):
         yield from _run_lines(experiment, run, capped, asked=asked)
+
+
+def _prepared_at(experiment: Experiment) -> str | None:
+    """The site of the one preparation for all runs, None when there is none."""
+    prepare = experiment.prepare
+    return (*prepare.sites, *experiment.sites)[0] if prepare is not None and prepare.per == "experiment" else None
 
 
 def _pairs(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[tuple[str, str]]:
@@ -102,9 +107,8 @@ def _pairs(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[tu
     for stage in experiment.chains():
         yield from ((stage, site) for site in usual)
     if prepare is not None:
-        once = prepare.per == "experiment"
-        own = list(dict.fromkeys(prepare.sites))
-        yield from (("prepare", site) for site in ([(*own, *experiment.sites)[0]] if once else own or usual))
+        once = _prepared_at(experiment)
+        yield from (("prepare", site) for site in ([once] if once else dict.fromkeys(prepare.sites or usual)))
     if evaluate is not None:
         yield from (("evaluate", site) for site in dict.fromkeys(evaluate.sites or usual))
 
@@ -200,6 +204,8 @@ def config_text(experiment: Experiment) -> str:
 
 def manifest_lines(experiment: Experiment) -> Iterator[str]:
     """One JSON object a node: what it trains, with which parameters, where."""
+    if (site := _prepared_at(experiment)) is not None:
+        yield json.dumps({"node": "prepare", "stage": "prepare", "site": site})
     for run in runs(experiment):
         same = json.dumps({"run": run.index, "run_name": run.name, "run_id": run.run_id, "seed": run.seed})[1:-1]
         told = f'"parameters": {run.parameters_json()}, "parameters_sha256": "{run.parameters_sha256()}"'

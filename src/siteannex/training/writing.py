@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from siteannex.errors import AnnexError, Evidence
@@ -67,7 +68,7 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written
         sha256 = _stream(dag, dag_lines(experiment, loaded.targets, names))
         _replace(folder / names.config, config_text(experiment))
         last = {"dag": dag.name, "dag_sha256": sha256, "nodes": node_count(experiment)}
-        _stream(manifest, (*manifest_lines(experiment), json.dumps(last)))
+        _stream(manifest, chain(manifest_lines(experiment), [json.dumps(last)]))
         for path in run_folders(experiment):
             (folder / path).mkdir(parents=True, exist_ok=True)
         for name, text in hook_scripts(experiment).items():

@@ -122,6 +122,9 @@ def test_epochs_per_job_finetuning_and_preparation_make_one_chain(tmp_path: Path
 def test_one_preparation_for_all_runs(tmp_path: Path) -> None:
     graph = read_graph(text(tmp_path, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n")))
     assert {child for parent, child in graph.edges if parent == "prepare"} == {f"r{n:02d}-e00" for n in range(40)}
+    changed = read(tmp_path, GOOD, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n"))
+    first = json.loads(next(manifest_lines(changed.experiment)))
+    assert first == {"node": "prepare", "stage": "prepare", "site": "expanse"}
 
 
 def test_hooks_keep_a_failed_job_failed(tmp_path: Path) -> None:
