@@ -8,9 +8,8 @@ in the DAG, one for each kind of job and site; limits for a site are CATEGORY an
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain as joined
 
 from siteannex.training.descriptions import NOT_FINITE_EXIT, describe
 from siteannex.training.experiment import Experiment
@@ -74,6 +73,30 @@ def nodes(experiment: Experiment, run: Run) -> Iterator[Node]:
 
 def dag_lines(experiment: Experiment, targets: Mapping[str, Target], names: Names) -> Iterator[str]:
     """The whole DAG, line by line, without line ends."""
+    for lines, _ in pieces(experiment, targets, names, told=False):
+        yield from lines
+
+
+def manifest_lines(experiment: Experiment) -> Iterator[str]:
+    """One JSON object a node: what it trains, with which parameters, where."""
+    yield from _told_once(experiment)
+    for run in runs(experiment):
+        yield from _told(run, nodes(experiment, run))
+
+
+def pieces(
+    experiment: Experiment, targets: Mapping[str, Target], names: Names, *, told: bool = True
+) -> Iterator[tuple[Iterable[str], Iterable[str]]]:
+    """DAG and manifest side by side, run after run: lines of the one, lines of the other (none without `told`)."""
+    yield _head(experiment, targets, names), _told_once(experiment)
+    capped = {key for key, target in targets.items() if target.cap is not None}
+    asked = asks_resume(experiment)
+    for run in runs(experiment):
+        its = tuple(nodes(experiment, run))
+        yield _run_lines(experiment, run, its, capped, asked=asked), _told(run, its) if told else ()
+
+
+def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names) -> Iterator[str]:
     many = node_count(experiment) > MANY_NODES
     yield f"# Experiment {experiment.name}: {node_count(experiment)} nodes. Written by siteannex; do not edit."
     yield f"CONFIG {names.config}"
@@ -85,13 +108,9 @@ def dag_lines(experiment: Experiment, targets: Mapping[str, Target], names: Name
         yield from (f"    {line}" for line in describe(experiment, stage, targets[site], first.parameters))
         yield "}"
     yield from _for_all(experiment, targets)
-    capped = {key for key, target in targets.items() if target.cap is not None}
     if (prepared := _prepared_at(experiment)) is not None:
         yield f"JOB prepare prepare-{prepared}"
         yield 'VARS prepare PREPEND stage="prepare"'
-    asked = asks_resume(experiment)
-    for run in runs(experiment):
-        yield from _run_lines(experiment, run, capped, asked=asked)
 
 
 def _prepared_at(experiment: Experiment) -> str | None:
@@ -139,13 +158,15 @@ def asks_resume(experiment: Experiment) -> bool:
     return any("resume" in mentions(line) for text in written for line in parse(text))
 
 
-def _run_lines(experiment: Experiment, run: Run, capped: set[str], *, asked: bool) -> Iterator[str]:
+def _run_lines(
+    experiment: Experiment, run: Run, its: Iterable[Node], capped: set[str], *, asked: bool
+) -> Iterator[str]:
     same = vars_text(
         {"run": str(run.index), "run_name": run.name, "run_id": run.run_id, "seed": str(run.seed)}
         | {name: value.text for name, value in run.parameters.items()}
     )
     folder = f"{experiment.name}/{run.name}"
-    for node in nodes(experiment, run):
+    for node in its:
         name = node.name
         yield f"JOB {name} {node.stage}-{node.site}"
         more = {"stage": node.stage, "first_epoch": str(node.first_epoch), "epoch": str(node.epoch)}
@@ -202,18 +223,19 @@ def config_text(experiment: Experiment) -> str:
     )
 
 
-def manifest_lines(experiment: Experiment) -> Iterator[str]:
-    """One JSON object a node: what it trains, with which parameters, where."""
+def _told_once(experiment: Experiment) -> Iterator[str]:
     if (site := _prepared_at(experiment)) is not None:
         yield json.dumps({"node": "prepare", "stage": "prepare", "site": site})
-    for run in runs(experiment):
-        same = json.dumps({"run": run.index, "run_name": run.name, "run_id": run.run_id, "seed": run.seed})[1:-1]
-        told = f'"parameters": {run.parameters_json()}, "parameters_sha256": "{run.parameters_sha256()}"'
-        for node in nodes(experiment, run):
-            yield (
-                f'{{"node": "{node.name}", "stage": "{node.stage}", "site": "{node.site}", '
-                f'"first_epoch": {node.first_epoch}, "epoch": {node.epoch}, {same}, {told}}}'
-            )
+
+
+def _told(run: Run, its: Iterable[Node]) -> Iterator[str]:
+    same = json.dumps({"run": run.index, "run_name": run.name, "run_id": run.run_id, "seed": run.seed})[1:-1]
+    told = f'"parameters": {run.parameters_json()}, "parameters_sha256": "{run.parameters_sha256()}"'
+    for node in its:
+        yield (
+            f'{{"node": "{node.name}", "stage": "{node.stage}", "site": "{node.site}", '
+            f'"first_epoch": {node.first_epoch}, "epoch": {node.epoch}, {same}, {told}}}'
+        )
 
 
 def hook_scripts(experiment: Experiment) -> dict[str, str]:
@@ -241,9 +263,7 @@ def hook_scripts(experiment: Experiment) -> dict[str, str]:
 
 
 def run_folders(experiment: Experiment) -> Iterator[str]:
-    """Directories that must exist before the DAG runs."""
-    yield from (f"{experiment.name}/{part}" for part in ("logs", "attempts"))
-    kinds = ("checkpoints", "attempts", "logs")
-    yield from joined.from_iterable(
-        (f"{experiment.name}/{run.name}/{kind}" for kind in kinds) for run in runs(experiment)
-    )
+    """Directories that must exist before the DAG runs, those above before those below."""
+    yield from (experiment.name, f"{experiment.name}/logs", f"{experiment.name}/attempts", f"{experiment.name}/hooks")
+    for run in runs(experiment):
+        yield from (f"{experiment.name}/{run.name}{part}" for part in ("", "/checkpoints", "/attempts", "/logs"))
