@@ -12,7 +12,7 @@ from lab.control import Lab
 from lab.errors import LabError
 from lab.paths import state_dir
 from lab.supervisor import log_tail
-from lab.topology import HOSTS, NET_MODES, ROUTER, SITES, host, hosts
+from lab.topology import HOSTS, NET_MODES, ROUTER, host
 
 
 def _build(_: argparse.Namespace) -> int:
@@ -22,8 +22,8 @@ def _build(_: argparse.Namespace) -> int:
     return 0
 
 
-def _up(words: argparse.Namespace) -> int:
-    Lab.up(say=_say, sites=words.sites)
+def _up(_: argparse.Namespace) -> int:
+    Lab.up(say=_say)
     return 0
 
 
@@ -44,7 +44,7 @@ def _status(_: argparse.Namespace) -> int:
     if word["ready"]:
         versions = lab.exec("ap", ["condor_version"]).stdout.split()[1:2], lab.exec("login1", ["sinfo", "-V"]).stdout
         print(f"HTCondor {' '.join(versions[0])}, {versions[1].strip()}")
-    for place in hosts(int(config["sites"])):
+    for place in HOSTS:
         running = f"up (pid {found.hosts[place.name]})" if place.name in found.hosts else "down"
         print(f"{place.name:7} {place.fqdn:10} {place.address:11} {running}")
     return 0
@@ -127,8 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     verb("build", _build, "build the images that are not cached")
-    up = verb("up", _up, "start the lab (building what is missing) and wait until everything answers")
-    up.add_argument("--sites", type=int, choices=range(1, SITES + 1), default=1, help="with so many sites (1)")
+    verb("up", _up, "start the lab (building what is missing) and wait until everything answers")
     verb("down", _down, "end the lab and everything in it")
     verb("status", _status, "what runs")
     execute = verb("exec", _exec, "run a command (after --) on a host")

@@ -37,11 +37,8 @@ class Lab:
         return lab
 
     @classmethod
-    def up(cls, folder: Path | None = None, say: Say = print, sites: int = 1) -> "Lab":
-        """Start a lab with so many sites and return when every service answers; a running one is returned as it is.
-
-        LabError when the running one has fewer sites.
-        """
+    def up(cls, folder: Path | None = None, say: Say = print) -> "Lab":
+        """Start a lab and return when every service answers; a running one is returned as it is."""
         lab = cls(folder or state_dir())
         lab.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if lab.folder.stat().st_uid != os.getuid():
@@ -50,10 +47,6 @@ class Lab:
             if lab.running():
                 # An `up` that was killed may have left it on its way.
                 lab._wait_until_ready()
-                if int(state.read_config(lab.folder).get("sites", 1)) < sites:
-                    raise LabError(
-                        f"the lab in {lab.folder} runs with fewer sites: lab/lab down, then up --sites {sites}"
-                    )
                 say(f"the lab already runs in {lab.folder}")
                 return cls.attach(lab.folder)
             machine.require_tools(build=False)
@@ -62,7 +55,7 @@ class Lab:
             if note := images.fallback_note(found):
                 say(note)
             began = time.monotonic()
-            lab._start(found, sites)
+            lab._start(found)
             say(f"the lab is up ({time.monotonic() - began:.1f} s), state in {lab.folder}")
         return lab
 
@@ -74,10 +67,10 @@ class Lab:
             return state.outer_pid(self.folder) is not None
         return True
 
-    def _start(self, found: images.Images, sites: int) -> None:
+    def _start(self, found: images.Images) -> None:
         state.clear(self.folder)
         names = {name: str(getattr(found, name)) for name in ("ap", "site", "venv", "menu")}
-        state.write_config(self.folder, {**names, "unpacked": str(unpacked_dir()), "sites": str(sites)})
+        state.write_config(self.folder, {**names, "unpacked": str(unpacked_dir())})
         spaces = machine.unshare(
             "--mount", "--net", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "--mount-proc"
         )

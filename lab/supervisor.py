@@ -16,8 +16,7 @@ from typing import Any
 from lab import accounts, machine, paths, router, state
 from lab.errors import HostFailedError, LabError
 from lab.paths import FILES, REPO
-from lab.topology import Host, host
-from lab.topology import hosts as hosts_of
+from lab.topology import HOSTS, Host, host
 from lab.topology import nodes as nodes_of
 
 READY_SECONDS = 90.0
@@ -34,7 +33,7 @@ def _live(folder: Path) -> int:
     try:
         config = state.read_config(folder)
         ground = _prepare(folder, config)
-        for place in hosts_of(int(config["sites"])):
+        for place in HOSTS:
             hosts[place.name] = _start(place, ground, config)
         inside = _inside(hosts)
         state.write_inside(folder, inside)
@@ -67,7 +66,7 @@ def _prepare(folder: Path, config: dict[str, str]) -> Path:
     _run("mount", "-t", "tmpfs", "-o", "mode=755", "lab-ground", str(ground))
     shared = ground / "shared"
     shared.mkdir()
-    for place in hosts_of(int(config["sites"])):
+    for place in HOSTS:
         if place.site:
             (ground / f"home-{place.site}").mkdir(exist_ok=True)
             (ground / f"scratch-{place.name}").mkdir()

@@ -20,7 +20,7 @@ class Host:
     logs: tuple[str, ...]
     gpus: int = 0
     site: int = 0
-    """The number of the site it belongs to; 0: none, always there."""
+    """The number of the site it belongs to; 0: none."""
 
 
 _NODE_LOGS = ("/var/log/boot.log", "/var/log/slurmd.log")
@@ -72,12 +72,6 @@ HOSTS: tuple[Host, ...] = (
     ),
     Host("d1", "d1.lab", "10.77.5.11", "10.77.5.1", "site", "site2/node-boot.sh", _NODE_LOGS, gpus=4, site=2),
 )
-SITES = max(place.site for place in HOSTS)
-
-
-def hosts(sites: int) -> tuple[Host, ...]:
-    """The hosts of a lab with so many sites."""
-    return tuple(place for place in HOSTS if place.site <= sites)
 
 
 def nodes(site: int) -> frozenset[str]:
