@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteannex.errors import AnnexError, StageFailure
@@ -38,6 +38,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         plain_dag(tmp_path / "none.dag")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=20))
 def test_edges_that_only_lead_upwards_are_no_circle(pairs: list[tuple[int, int]]) -> None:
     upwards = [(low, high) for low, high in map(sorted, pairs) if low != high]

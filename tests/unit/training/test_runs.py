@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteannex.training.experiment import Experiment, as_value
@@ -120,6 +120,7 @@ def test_any_names_no_site(tmp_path: Path) -> None:
     assert set(islice(route(found, next(runs(found))), 4)) == {"any"}
 
 
+@settings(deadline=None)
 @given(st.from_regex(r"[+-]?([0-9]{1,5}(\.[0-9]{0,5})?|\.[0-9]{1,5})([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_a_number_of_a_range_becomes_json_of_the_same_value(text: str) -> None:
     value = as_value(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteannex.training.secrets import secret_in
@@ -87,16 +87,19 @@ def unquoted(text: str) -> list[str]:
 WORDS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(WORDS, max_size=5))
 def test_any_words_come_through_quoting_unchanged(words: list[str]) -> None:
     assert unquoted(arguments(words)) == words
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.from_regex(r"[A-Z_]{1,8}", fullmatch=True), WORDS, max_size=4))
 def test_any_environment_comes_through_quoting_unchanged(variables: dict[str, str]) -> None:
     assert unquoted(environment(variables)) == [f"{name}={value}" for name, value in variables.items()]
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_can_be_parsed_and_checked(text: str) -> None:
     lines = parse(text)
