@@ -63,7 +63,7 @@ slurm 20.11.8
 @machine
 x86_64
 @partitions
-PartitionName=gpu AllowGroups=ALL AllowAccounts=proj1,proj2 AllowQos=ALL Default=NO QoS=gpu-qos DefaultTime=NONE \
+PartitionName=gpu AllowGroups=gpuusers AllowAccounts=proj1,proj2 AllowQos=ALL Default=NO QoS=gpu-qos DefaultTime=NONE \
 Hidden=NO MaxNodes=8 MaxTime=infinite MinNodes=1 Nodes=g[001-016],h[000-020] Shared=NO State=UP TotalNodes=37
 PartitionName=wide AllowAccounts=ALL Default=NO QoS=N/A MaxTime=2-12 MinNodes=2 Shared=EXCLUSIVE State=DRAIN
 @nodes
@@ -109,7 +109,7 @@ def test_an_old_cluster_with_its_limits_in_a_qos_is_read() -> None:
         "running_per_user": 16,
         "submitted_per_user": 40,
     }
-    assert gpu["restricted"] == "accounts proj1, proj2 only"
+    assert gpu["restricted"] == "accounts proj1, proj2 and groups gpuusers only"
     assert set(data["nodes"]) == {"a100", "h100"}
     assert "wide" not in data["partitions"]  # it drains
 

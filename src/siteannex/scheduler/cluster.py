@@ -51,6 +51,7 @@ class LivePartition:
     max_nodes: int | None
     min_nodes: int | None
     allow_accounts: tuple[str, ...] = ()
+    allow_groups: tuple[str, ...] = ()
     allow_qos: tuple[str, ...] = ()
     preempt_mode: str | None = None
 
@@ -169,6 +170,7 @@ def _partition(line: str) -> LivePartition | None:
         max_nodes=_count(keys.get("maxnodes", "")),
         min_nodes=_count(keys.get("minnodes", "")) or None,
         allow_accounts=_list(keys.get("allowaccounts", "")),
+        allow_groups=_list(keys.get("allowgroups", "")),
         allow_qos=_list(keys.get("allowqos", "")),
         preempt_mode=_word(keys.get("preemptmode", "")),
     )

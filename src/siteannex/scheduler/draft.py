@@ -81,10 +81,17 @@ def draft_partition(cluster: Cluster, live: LivePartition, kinds: Sequence[str],
     if any(group.gpus for group in groups):
         typed = all(group.gpu_type for group in groups if group.gpus)
         facts["gpu_request"] = "--gres=gpu:{type}:{count}" if typed else "--gres=gpu:{count}"
-    if live.allow_accounts:
-        facts["restricted"] = f"accounts {', '.join(live.allow_accounts)} only"
+    if narrow := _narrow(live):
+        facts["restricted"] = narrow
     facts |= {"verified": seen.on, "source": seen.source}
     return facts
+
+
+def _narrow(live: LivePartition) -> str:
+    """Who may use the partition, where not everybody may."""
+    accounts = [f"accounts {', '.join(live.allow_accounts)}"] if live.allow_accounts else []
+    groups = [f"groups {', '.join(live.allow_groups)}"] if live.allow_groups else []
+    return f"{' and '.join([*accounts, *groups])} only" if accounts or groups else ""
 
 
 def effective_walltime(cluster: Cluster, live: LivePartition) -> int | None:
