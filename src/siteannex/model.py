@@ -273,3 +273,15 @@ class Witnesses:
     """The site's own clock when it answered."""
     complaint: str = ""
     """What the batch system said instead of an answer, or beside a half one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCopy:
+    """A big input at a site, as it was verified there."""
+
+    sha256: str
+    size_bytes: int
+    path: str
+    """Absolute, at the site."""
+    name: str
+    """What it is called at home."""

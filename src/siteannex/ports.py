@@ -47,8 +47,11 @@ class Transport(Protocol):
     def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
         """Run the commands in order in one round trip, one result each. AnnexError when the link breaks."""
 
-    def put(self, source: Path, target: str, *, progress: Progress | None = None) -> int:
-        """Upload a file, verified by sha256 and moved into place atomically, mode 0600; returns bytes sent."""
+    def put(self, source: Path, target: str, *, progress: Progress | None = None, sha256: str = "") -> int:
+        """Upload a file, verified by sha256 and moved into place atomically, mode 0600; returns bytes sent.
+
+        Given the sum that its content must have, an upload that was cut goes on where it ended.
+        """
 
     def get(self, path: str, *, limit_bytes: int) -> bytes | None:
         """The last `limit_bytes` of a remote file, or None when it does not exist."""

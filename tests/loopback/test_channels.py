@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -149,6 +150,43 @@ def test_a_connection_cut_halfway_leaves_nothing_that_is_used(
     again.put(big, "file")
     again.close()
     assert left(sshd) == ["file"], "the next upload sweeps up what an old one left"
+
+
+def test_an_upload_with_a_known_sum_goes_on_after_a_cut_connection(
+    sshd: LoopbackSshd, transport: SshTransport, places: Places, big: Path
+) -> None:
+    sha256 = hashlib.sha256(big.read_bytes()).hexdigest()
+
+    def cut(done: int, total: int) -> None:
+        if done > total // 2:
+            sshd.drop_connections()
+
+    with pytest.raises(AnnexError) as raised:
+        transport.put(big, f"data/{sha256}", progress=cut, sha256=sha256)
+    assert failure_of(raised).code == "link-broken"
+    assert "goes on from there" in failure_of(raised).summary
+    assert eventually(lambda: not sshd.busy)
+    assert left(sshd) == [f"{sha256}.part"], "under its name is only what was verified"
+    there = (sshd.home / "data" / f"{sha256}.part").stat().st_size
+    assert there > 1_000_000
+    seen: list[int] = []
+    again = connect(loopback_site(sshd.port), user=None, prompter=Person(), places=places)
+    sent = again.put(big, f"data/{sha256}", progress=lambda done, _: seen.append(done), sha256=sha256)
+    again.close()
+    assert sent == 8_000_000 - there // 65536 * 65536
+    assert seen[0] == there // 65536 * 65536
+    assert (sshd.home / "data" / sha256).read_bytes() == big.read_bytes()
+    assert left(sshd) == [sha256]
+
+
+def test_a_file_that_changes_while_it_is_sent_is_not_taken_for_its_old_self(
+    sshd: LoopbackSshd, transport: SshTransport, big: Path
+) -> None:
+    with pytest.raises(AnnexError) as raised:
+        transport.put(big, "data/old", sha256="0" * 64)
+    assert failure_of(raised).code == "ship-failed"
+    assert "changed while it was sent" in failure_of(raised).summary
+    assert left(sshd) == []
 
 
 def test_a_connection_that_dies_in_the_middle_of_a_command(sshd: LoopbackSshd, transport: SshTransport) -> None:

@@ -96,7 +96,7 @@ class ScriptedTransport:
     def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
         return [self._answer(command) for command in commands]
 
-    def put(self, source: Path, target: str, *, progress: Progress | None = None) -> int:
+    def put(self, source: Path, target: str, *, progress: Progress | None = None, sha256: str = "") -> int:
         self.files[target] = source.read_bytes()
         return len(self.files[target])
 
@@ -135,7 +135,7 @@ class ShellTransport:
     def run(self, commands: Sequence[Command], *, timeout_s: float = 60.0) -> list[CommandResult]:
         return [self._run(command) for command in commands]
 
-    def put(self, source: Path, target: str, *, progress: Progress | None = None) -> int:
+    def put(self, source: Path, target: str, *, progress: Progress | None = None, sha256: str = "") -> int:
         self.before(f"put {target}")
         data = source.read_bytes()
         Path(target).write_bytes(data)

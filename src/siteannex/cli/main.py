@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from siteannex.cli import budget, dag, doctor, down, logs, pack, plan, session, sites, status, sweep, up, why
+from siteannex.cli import budget, dag, doctor, down, logs, pack, plan, session, sites, stage, status, sweep, up, why
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("why", epilog=why.EXAMPLES)(why.why)
 app.command("logs", epilog=logs.EXAMPLES)(logs.logs)
 app.command("down", epilog=down.EXAMPLES)(down.down)
 app.command("sweep", epilog=sweep.EXAMPLES)(sweep.sweep)
+app.command("stage", epilog=stage.EXAMPLES)(stage.stage)
 app.command("login", epilog=session.LOGIN_EXAMPLES)(session.login)
 app.command("logout", epilog=session.LOGOUT_EXAMPLES)(session.logout)
 app.command("sessions", epilog=session.SESSIONS_EXAMPLES)(session.sessions)

@@ -179,7 +179,8 @@ class Holder:
             case m.PutRequest():
                 with self._vault.use(request.site, request.login) as transport:
                     progress = _throttled(lambda done, total: wire.send(m.Progress(done, total)))
-                    return m.Sent(transport.put(Path(request.source), request.target, progress=progress))
+                    sent = transport.put(Path(request.source), request.target, progress=progress, sha256=request.sha256)
+                    return m.Sent(sent)
             case m.GetRequest():
                 with self._vault.use(request.site, request.login) as transport:
                     return m.Content(transport.get(request.path, limit_bytes=request.limit_bytes))

@@ -73,6 +73,8 @@ class PutRequest:
     login: str
     source: str
     target: str
+    sha256: str
+    """Of its content, so that it can be resumed; or empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,9 @@ class ShellTransport:
         """Run the commands in order in one round trip, one result each. AnnexError when the link breaks."""
         return [result.decoded() for result in self._shell.run(commands, timeout_s=timeout_s)]
 
-    def put(self, source: Path, target: str, *, progress: Progress | None = None) -> int:
+    def put(self, source: Path, target: str, *, progress: Progress | None = None, sha256: str = "") -> int:
         """Upload a file, verified by sha256 and moved into place atomically, mode 0600; returns bytes sent."""
-        return Upload(self.site, source, target, progress).run(self._open_upload, self._framed)
+        return Upload(self.site, source, target, progress, sha256).run(self._open_upload, self._framed)
 
     def get(self, path: str, *, limit_bytes: int) -> bytes | None:
         """The last `limit_bytes` of a remote file, or None when it does not exist."""

@@ -2,6 +2,7 @@
 
 No SFTP: an rc file that prints breaks its first packet. Nothing is ever visible under the target's name but the
 whole, verified file. A `.part-*` file outlives its upload only when the login node dies; the next upload sweeps it up.
+An upload whose sum is known beforehand can be resumed: its `.part` stays when the connection is cut.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ The mark on stderr parts what rc files printed from what went wrong. What does n
 full or the connection was cut, the far side removes by itself.
 """
 
+BLOCK = 65536
+RESUME_COMMAND = (
+    "/bin/sh -c 'LC_ALL=C; export LC_ALL; umask 077; IFS= read -r mark; IFS= read -r part; IFS= read -r blocks; "
+    f'echo "$mark" >&2; mkdir -p "${{part%/*}}" || exit 1; exec dd bs={BLOCK} of="$part" seek="$blocks" conv=notrunc\''
+)
+"""The same for an upload that goes on after so many blocks. Whatever a cut connection's dd still writes it writes in
+the same places, byte for byte the same, so that two at once do no harm."""
+
 STALL_S = 60.0
 """An upload that moves no byte for so long is given up."""
 
@@ -52,6 +61,8 @@ find "${{target%/*}}" -maxdepth 1 -name "${{target##*/}}.part-*" -mmin +120 -exe
 exit 0
 """
 _MISMATCH, _NO_TOOL = 65, 67
+_GOES_ON = frozenset({"link-broken", "remote-timeout", "channel-refused", "session-needed", "session-holder-lost"})
+"""After these a resumable upload leaves what it has sent."""
 
 FramedRun = Callable[[Command, float], RawResult]
 
@@ -65,11 +76,12 @@ class _Sent:
 class Upload:
     """One file on its way to one target. `run()` once."""
 
-    def __init__(self, site: str, source: Path, target: str, progress: Progress | None) -> None:
+    def __init__(self, site: str, source: Path, target: str, progress: Progress | None, sha256: str = "") -> None:
         self._site = site
         self._source = source
         self._target = target if "/" in target else f"./{target}"
-        self._part = f"{self._target}.part-{secrets.token_hex(4)}"
+        self._sha256 = sha256
+        self._part = f"{self._target}.part" if sha256 else f"{self._target}.part-{secrets.token_hex(4)}"
         self._progress = progress or (lambda _done, _total: None)
         self._complaint = b""
 
@@ -83,9 +95,11 @@ class Upload:
             raise ValueError("a target path cannot contain a newline or NUL")
         try:
             with self._source.open("rb") as stream:
-                channel = opener(RECEIVE_COMMAND)
+                blocks = self._blocks_there(framed) if self._sha256 else 0
+                digest = _digest_of(stream, blocks * BLOCK)
+                channel = opener(RESUME_COMMAND if self._sha256 else RECEIVE_COMMAND)
                 try:
-                    sent = self._send(channel, stream)
+                    sent = self._send(channel, stream, digest, blocks)
                 finally:
                     with contextlib.suppress(OSError):
                         channel.close()
@@ -98,20 +112,35 @@ class Upload:
                 hint="Check the file on this machine.",
             ) from problem
         except AnnexError as problem:
-            self._sweep(framed)
+            if not (self._sha256 and problem.failure.code in _GOES_ON):
+                self._sweep(framed)
             raise with_room(problem, quote(self._target), self._asking(framed)) from problem
         except BaseException:
-            self._sweep(framed)
+            if not self._sha256:
+                self._sweep(framed)
             raise
+        if self._sha256 not in ("", sent.sha256):
+            self._sweep(framed)
+            raise fail("ship-failed", self._site, f"{self._source} changed while it was sent", hint="Run it again.")
         self._finish(framed, sent)
-        return sent.size
+        return sent.size - blocks * BLOCK
 
-    def _send(self, channel: ByteChannel, stream: BinaryIO) -> _Sent:
+    def _blocks_there(self, framed: FramedRun) -> int:
+        """Whole blocks of this content that an earlier upload has left."""
+        answer = framed(Command(f"[ -f {quote(self._part)} ] && wc -c <{quote(self._part)}"), 60.0).decoded()
+        there = int(answer.stdout) if answer.stdout.strip().isdecimal() else 0
+        if there <= self._source.stat().st_size:
+            return there // BLOCK
+        self._sweep(framed)
+        return 0
+
+    def _send(self, channel: ByteChannel, stream: BinaryIO, digest: hashlib._Hash, blocks: int) -> _Sent:
         total = self._source.stat().st_size
         mark = new_boundary()
-        digest, size = hashlib.sha256(), 0
-        self._progress(0, total)
-        self._push(channel, f"{mark}\n{self._part}\n{total}\n".encode("utf-8", "surrogateescape"), mark)
+        size = blocks * BLOCK
+        self._progress(size, total)
+        third = blocks if self._sha256 else total
+        self._push(channel, f"{mark}\n{self._part}\n{third}\n".encode("utf-8", "surrogateescape"), mark)
         while block := stream.read(CHUNK):
             self._push(channel, block, mark)
             digest.update(block)
@@ -154,7 +183,8 @@ class Upload:
             return fail(
                 "upload-cut",
                 self._site,
-                f"the link to {self._site} broke during the upload; nothing of it is used",
+                f"the link to {self._site} broke during the upload; "
+                + ("the same command goes on from there" if self._sha256 else "nothing of it is used"),
                 evidence=evidence if said.strip() else (),
             )
         what = f"a file could not be written in {folder} at {self._site}"
@@ -188,3 +218,12 @@ class Upload:
     def _sweep(self, framed: FramedRun) -> None:
         with contextlib.suppress(AnnexError, OSError):
             framed(Command(f"rm -f {quote(self._part)}"), 10.0)
+
+
+def _digest_of(stream: BinaryIO, count: int) -> hashlib._Hash:
+    """The sum of the first `count` bytes, which are read."""
+    digest = hashlib.sha256()
+    while count and (block := stream.read(min(count, 1 << 20))):
+        digest.update(block)
+        count -= len(block)
+    return digest
