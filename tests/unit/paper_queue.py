@@ -123,6 +123,9 @@ class PaperQueue(JobQueue):
         jobs = [job for job in self.read(self.jobs) if text_of(job.values, "TargetAnnexName") == annex_name]
         return [Demand(job, 1) for job in jobs if count_of(job.values, "JobStatus") == IDLE]
 
+    def waiting(self, *, whole: bool) -> list[Demand]:
+        return [Demand(job, 1) for job in self.read(self.jobs) if count_of(job.values, "JobStatus") == IDLE]
+
     def ap_words(self) -> frozenset[str]:
         return frozenset({"wantsquid"})
 

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import typer
 
 from siteannex.annex.events import What
 from siteannex.annex.slurm_site import SlurmSite
@@ -15,8 +16,12 @@ from siteannex.annex.store import Annex
 from siteannex.cli.failure_view import exit_code, show
 from siteannex.cli.main import app
 from siteannex.cli.screen import Screen
+from siteannex.cli.settings import Settings
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import failure
+from siteannex.site.schema import Site
+from siteannex.transport.places import Places
+from tests.unit.paper_queue import JOB, PaperQueue, ad
 from tests.unit.samples import plan, report, request, slot
 from tests.unit.world import World
 
@@ -28,6 +33,15 @@ class WorldWiring:
         self.screen = screen
         self.store, self.pool, self.clock = world.store, world.pool, world.clock
         self.world = world
+        self.settings = Settings({})
+        root = world.store.root
+        self.places = Places(home=root, user="alice", state=root, runtime=root)
+
+    def queue(self) -> PaperQueue:
+        return PaperQueue(self.world.jobs)
+
+    def site(self, name: str) -> Site:
+        return self.world.site
 
     def access(self, annex: Annex) -> SlurmSite:
         return SlurmSite(self.world.site, self.world.transport)
@@ -218,3 +232,60 @@ def test_a_sites_control_characters_do_not_reach_the_terminal_by_the_watch() -> 
     screen.line("ep", EVIL)
     screen.live("queue", f"PENDING, {EVIL} [2 s]")
     assert_harmless(stream.getvalue())
+
+
+# --- what waits
+
+
+def test_status_says_what_waits_and_up_pending_what_it_would_do(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.jobs = [ad(JOB, TargetAnnexName='"lab"', RequestMemory="900", ProcId=str(at)) for at in range(3)]
+    world.jobs += [ad(JOB, TargetAnnexName='"nowhere"')]
+    run("status")
+    shown = capsys.readouterr().out
+    assert "3 jobs wait for lab, which is not up: siteannex up --pending" in shown
+    run("status", "--json")
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["annex"], row["stage"], row["jobs"]["waiting"]) for row in rows] == [
+        ("lab", "WANTED", 3),
+        ("nowhere", "WANTED", 1),
+    ]
+    run("up", "--pending", "--dry-run")
+    shown = capsys.readouterr().out
+    assert "plan     lab, partition debug: 1 pilot (3 cores, 3 GB), 30 m, account abc123" in shown
+    assert "3 jobs wait, 3 at once; ceiling 1.5 core-h" in shown
+    assert "not      nowhere: 1 job waits; no annex or site has that name" in shown
+    run("up", "--pending", "--dry-run", "--json")
+    planned = json.loads(capsys.readouterr().out)
+    assert [(each["annex"], each["at_once"]) for each in planned] == [("lab", 3), ("nowhere", 0)]
+    assert world.logins == 0
+
+
+def test_nothing_is_brought_up_without_a_yes(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.jobs = [ad(JOB, TargetAnnexName='"lab"')]
+    with pytest.raises(SystemExit) as ended:
+        run("up", "--pending")
+    assert ended.value.code == 1
+    assert "nothing is brought up: say --yes" in capsys.readouterr().out
+    assert (world.store.annexes(), world.logins) == ([], 0)
+
+
+def test_an_annex_that_is_there_is_left_alone(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.up(request(name="lab"))
+    world.jobs = [ad(JOB, TargetAnnexName='"lab"')]
+    run("up", "--pending")
+    assert capsys.readouterr().out == "there    lab is up\npending  nothing else is waited for\n"
+
+
+def test_the_budget_of_a_site_is_shared_with_what_lives_there(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.up(request(name="other", gpus=2))
+    world.jobs = [ad(JOB, TargetAnnexName='"lab"', RequestCpus="4", ProcId=str(at)) for at in range(4)]
+    run("up", "--pending", "--dry-run", "--budget", "6", "--lifetime", "30m")
+    assert "4 jobs wait, 2 at once; ceiling 4 core-h" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("--gpus", "2"), ("--name", "x"), ("lab",)])
+def test_the_jobs_say_where_and_how_large(world: World, words: tuple[str, ...]) -> None:
+    with pytest.raises(typer.BadParameter, match="the jobs say where and how large"):
+        run("up", "--pending", *words)

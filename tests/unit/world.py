@@ -34,6 +34,8 @@ class World:
         self.store = Store(root / "state", self.clock)
         self.site: Site = site()
         self.logins = 0
+        self.jobs: list[str] = []
+        """The user's jobs in the AP's queue, as ClassAd text."""
         self.users: list[str | None] = []
         self.on_login: Callable[[], None] = lambda: None
         self.held: Transport | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from siteannex.annex.plan import choose, plan_of
@@ -35,16 +35,30 @@ class _Planned:
     plan: Plan
 
 
-def try_everywhere(job: FullAd, queue: JobQueue, sites: Sequence[Site], today: date) -> tuple[Tried, ...]:
+def try_everywhere(
+    job: FullAd,
+    queue: JobQueue,
+    sites: Sequence[Site],
+    today: date,
+    *,
+    gpu_memory_mib: int | None = None,
+    gpu_capability: float | None = None,
+) -> tuple[Tried, ...]:
     """Every partition of `sites` that has room for the job; those that have none are left out.
 
-    Empty as well for an annex name that no ad can carry.
+    A partition with several kinds of GPUs is tried with the cheapest; `gpu_memory_mib` and `gpu_capability` say the
+    least it must have. Empty as well for an annex name that no ad can carry.
     """
+
+    def asked(site: Site, partition: str) -> Request:
+        plain = job_request(job, site, partition)
+        return replace(plain, gpu_memory_mib=gpu_memory_mib, gpu_capability=gpu_capability)
+
     planned = [
         each
         for site in sites
         for partition in site.partitions
-        if (each := _plan(job_request(job, site, partition), site, today)) is not None
+        if (each := _plan(asked(site, partition), site, today)) is not None
     ]
     if not planned:
         return ()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from siteannex.annex.demand import Wanted
     from siteannex.annex.status import Row
     from siteannex.cli.wiring import Wiring
 
@@ -27,7 +28,8 @@ def status(
 ) -> None:
     """Show annexes: stage, GPUs, time left, jobs.
 
-    Without --remote no SSH is needed; with it the batch system is asked too.
+    Without --remote no SSH is needed; with it the batch system is asked too. Below the table: what waits for annexes
+    that are not up.
     """
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
@@ -38,7 +40,8 @@ def status(
             print("\x1b[H\x1b[2J", end="")
             print(f"{wiring.clock.now().astimezone():%H:%M:%S}, every 5 s; Ctrl-C ends this and nothing else")
         rows = _rows(wiring, name, remote=remote, everything=everything)
-        _show(rows, wiring, json_output=json_output, detailed=name is not None)
+        missing = _missing(rows, wiring) if name is None else ()
+        _show(rows, missing, wiring, json_output=json_output, detailed=name is not None)
         sys.stdout.flush()
         if not watch:
             return
@@ -61,22 +64,37 @@ def _rows(wiring: Wiring, name: str | None, *, remote: bool, everything: bool) -
     return take_status(annexes, wiring.store, wiring.pool, wiring.clock.now(), access_of)
 
 
-def _show(rows: list[Row], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
+def _missing(rows: list[Row], wiring: Wiring) -> tuple[Wanted, ...]:
+    """Annexes that something waits for and that are not there; none when the AP does not answer (the rows say that)."""
+    from siteannex.cli.feeding import wanted_beside
+    from siteannex.errors import AnnexError
+
+    try:
+        return wanted_beside(rows, wiring)
+    except AnnexError:
+        return ()
+
+
+def _show(rows: list[Row], missing: tuple[Wanted, ...], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
     import json
 
+    from siteannex.annex.demand import as_data as missing_data
+    from siteannex.annex.demand import waiting_text
     from siteannex.annex.status import advice, as_data, detail_lines, table
     from siteannex.cli.screen import printable
     from siteannex.cli.tables import print_table
 
     if json_output:
-        print(json.dumps([as_data(row) for row in rows], indent=1))
+        print(json.dumps([*map(as_data, rows), *map(missing_data, missing)], indent=1))
         return
     if not rows:
-        print("No annex is up. Start one: siteannex up SITE --gpus N")
+        print("No annex is up." if missing else "No annex is up. Start one: siteannex up SITE --gpus N")
+        for line in waiting_text(missing):
+            print(printable(line))
         return
     header, cells = table(rows, wiring.clock.now())
     print_table(header, cells)
-    for line in advice(rows):
+    for line in (*advice(rows), *waiting_text(missing)):
         print(printable(line))
     for line in detail_lines(rows[0], wiring.clock.now()) if detailed else ():
         print(printable(line))

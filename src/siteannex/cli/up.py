@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,11 +21,15 @@ Examples:
   siteannex up expanse --gpus 4 --lifetime 4h
   siteannex up expanse anvil delta --gpus 4 --gpu-memory 40GB
   siteannex up lab --gpus 2 --mem 16GB --name sweep1 --idle 10m
+  siteannex up --pending
+  siteannex up --for experiment.yaml --lifetime 8h --budget 100
 """
 
 
 def up(
-    sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Where: sites (siteannex sites list).")],
+    sites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SITE]...", help="Where: sites (siteannex sites list).")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="The annex's name; jobs target it. Default: the site's name.")
     ] = None,
@@ -48,12 +53,25 @@ def up(
     join: Annotated[str, typer.Option(help="How EPs join: auto, pool or direct.")] = "auto",
     login: Annotated[str | None, typer.Option(help="Your user name at the site.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its batch script; do nothing.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Every annex that your waiting jobs name and that is not up.")
+    ] = False,
+    experiment: Annotated[
+        Path | None, typer.Option("--for", metavar="FILE", help="Every annex an experiment file needs that is not up.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --pending, --for: do not ask.")] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --pending, --for: the most to reserve at each site, in its unit."),
+    ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return once the pilots are submitted.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Bring execution points up at one site or several.
 
-    Waits until they are ready; run again after an interruption, it goes on where it was.
+    Waits until they are ready; run again after an interruption, it goes on where it was. --pending and --for size
+    annexes by the jobs that want them, show the plans with their ceilings and ask once; with them --nodes is the most
+    pilots of one annex.
     """
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
@@ -76,6 +94,22 @@ def up(
         idle=idle,
         join=join,
     )
+    if pending or experiment is not None:
+        _no_sites_or_sizes(sites, name, asked)
+        _up_wanted(
+            experiment if not pending else None,
+            asked,
+            budget,
+            wiring,
+            user=login,
+            yes=yes,
+            dry_run=dry_run,
+            wait=not no_wait,
+            json_output=json_output,
+        )
+        return
+    if not sites:
+        raise typer.BadParameter("say which, or --pending for every annex that jobs wait for", param_hint="SITE...")
     requests = [_request(wiring, asked, site, name) for site in _each_once(sites, name)]
     if dry_run:
         for request, facts in requests:
@@ -86,6 +120,43 @@ def up(
         from siteannex.cli.up_many import up_many
 
         up_many(requests, wiring, user=login, budget=budget, wait=not no_wait, json_output=json_output)
+
+
+def _no_sites_or_sizes(sites: list[str] | None, name: str | None, asked: Asked) -> None:
+    from dataclasses import replace
+
+    rest = replace(asked, nodes=None, account=None, lifetime=None)
+    if sites or name is not None or rest != Asked():
+        raise typer.BadParameter(
+            "the jobs say where and how large; beside it only --lifetime, --nodes, --budget, --account",
+            param_hint="--pending, --for",
+        )
+
+
+def _up_wanted(
+    experiment: Path | None,
+    asked: Asked,
+    budget: float | None,
+    wiring: Wiring,
+    *,
+    user: str | None,
+    yes: bool,
+    dry_run: bool,
+    wait: bool,
+    json_output: bool,
+) -> None:
+    from siteannex.annex.sizing import Bounds
+    from siteannex.cli.feeding import experiment_needs, pending_needs
+    from siteannex.cli.up_pending import up_wanted
+    from siteannex.units import parse_duration_s
+
+    try:
+        lifetime_s = parse_duration_s(asked.lifetime) if asked.lifetime else None
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--lifetime") from problem
+    needs = pending_needs(wiring) if experiment is None else experiment_needs(experiment)
+    bounds = Bounds(lifetime_s=lifetime_s, pilots=asked.nodes, budget=budget, account=asked.account)
+    up_wanted(needs, bounds, wiring, user=user, yes=yes, dry_run=dry_run, wait=wait, json_output=json_output)
 
 
 def _each_once(sites: list[str], name: str | None) -> list[str]:

@@ -36,6 +36,12 @@ class _Part:
     verdict: Verdict | None = None
     failure: StageFailure | None = None
 
+    @property
+    def label(self) -> str:
+        """What its lines begin with: the site, and the annex where that has another name."""
+        name, site = self.request.name, self.site.name
+        return site if name == site else f"{name} at {site}"
+
     def attempt(self, step: Callable[[_Part], None]) -> None:
         """Take one step, unless an earlier one failed; a failure here is no reason to stop at the other sites."""
         if self.failure is None:
@@ -121,7 +127,7 @@ def _bring_up(
         def held(site: Site, login: str | None) -> Transport | None:
             return part.transport or own.held(site, login)
 
-        view = SiteView(wiring.screen, part.site.name, lock)
+        view = SiteView(wiring.screen, part.label, lock)
         part.annex, part.verdict = bring_up(part.request, part.site, replace(tools, view=view, held=held), wait=wait)
 
     return run
@@ -135,10 +141,8 @@ def _tell(parts: Sequence[_Part], wiring: Wiring, *, json_output: bool) -> None:
         for part in failed:
             assert part.failure is not None
             show(part.failure, as_json=False)
-        up = [part.site.name for part in parts if part.failure is None]
-        wiring.screen.line(
-            "up", f"{len(up)} of {len(parts)} sites: {', '.join(up) or 'none'}; siteannex status shows all"
-        )
+        up = [part.label for part in parts if part.failure is None]
+        wiring.screen.line("up", f"{len(up)} of {len(parts)}: {', '.join(up) or 'none'}; siteannex status shows all")
     if failed:
         assert failed[0].failure is not None
         sys.exit(exit_code(failed[0].failure.stage))

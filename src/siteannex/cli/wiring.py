@@ -57,6 +57,10 @@ class Wiring:
                 found.append(load_site(name, directories))
         return sorted(found, key=lambda site: site.name not in mine)
 
+    def queue(self) -> JobQueue:
+        """The AP's job queue."""
+        return JobQueue(self.pool)
+
     def login_user(self, site: Site) -> str | None:
         """The login name asked for, if any: the option, then the settings."""
         return self._user or self.settings.of(site.name).user

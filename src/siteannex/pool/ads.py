@@ -215,8 +215,10 @@ def jobs_constraint(owner: str, names: Iterable[str]) -> str:
 
 
 def waiting_constraint(owner: str) -> str:
-    """Idle jobs of `owner` that name any annex."""
-    return f"Owner =?= {quote(owner)} && TargetAnnexName isnt undefined && JobStatus == {IDLE}"
+    """Idle jobs of `owner` that name any annex, or (of an experiment) any of several: then by an expression that is
+    undefined as long as they look at no slot."""
+    named = '(TargetAnnexName isnt undefined || SiteannexTargetSite =?= "any")'
+    return f"Owner =?= {quote(owner)} && {named} && JobStatus == {IDLE}"
 
 
 def _quoted_or_none(text: str) -> str | None:

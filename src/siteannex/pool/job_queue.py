@@ -16,9 +16,10 @@ MOST_JOBS = 2000
 """More jobs than these are not looked at: the first thousands of a sweep tell what the rest would."""
 ALIKE = (
     *("Requirements", "RequireGPUs", "RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "GPUsM*"),
-    *("TargetAnnexName", "JobDurationCategory", "User"),
+    *("TargetAnnexName", "JobDurationCategory", "User", "AllowedExecuteDuration", "AllowedJobDuration"),
 )
 """Jobs alike in these match the same slots."""
+_NAMES = ("TargetAnnexName",)
 SCHEDULER_UNIVERSE = 7
 _DAGMAN = ("ClusterId", "ProcId", "JobStatus", "HoldReason", "Iwd", "Arguments", "Args")
 _PAST = (
@@ -86,11 +87,24 @@ class JobQueue:
     def waiting_for(self, annex_name: str) -> list[Demand]:
         """This user's idle jobs that target an annex, alike ones as one."""
         wanted = f"Owner =?= {ads.quote(self.owner())} && JobStatus == {ads.IDLE}"
+        return self._demand(f"{wanted} && TargetAnnexName == {ads.quote(annex_name)}", ALIKE, MOST_JOBS)
+
+    def waiting(self, *, whole: bool) -> list[Demand]:
+        """This user's idle jobs that target any annex, or any of several, alike ones as one.
+
+        Without `whole` all of them are counted, and the ads have no more than the names; with it the first thousands
+        are there to be matched.
+        """
+        constraint = ads.waiting_constraint(self.owner())
+        if whole:
+            return self._demand(constraint, ALIKE, MOST_JOBS)
+        return self._demand(constraint, _NAMES, -1, projection=_NAMES)
+
+    def _demand(
+        self, constraint: str, alike: Sequence[str], limit: int, projection: Sequence[str] = ()
+    ) -> list[Demand]:
         answer = self._pool.at_schedd(
-            "demand",
-            constraint=f"{wanted} && TargetAnnexName == {ads.quote(annex_name)}",
-            alike=list(ALIKE),
-            limit=MOST_JOBS,
+            "demand", constraint=constraint, alike=list(alike), limit=limit, projection=list(projection)
         )
         return [Demand(FullAd.from_data(each["job"]), int(each["count"])) for each in answer]
 

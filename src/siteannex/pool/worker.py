@@ -91,10 +91,12 @@ def _job_ads(condor: Any, *, schedd: dict[str, str], constraint: str, limit: int
     return [_full(ad) for ad in _at(condor, schedd).query(constraint, [], limit=limit)]
 
 
-def _demand(condor: Any, *, schedd: dict[str, str], constraint: str, alike: list[str], limit: int) -> Answer:
+def _demand(
+    condor: Any, *, schedd: dict[str, str], constraint: str, alike: list[str], limit: int, projection: list[str]
+) -> Answer:
     """Jobs, those that are `alike` in these attributes (`X*`: all that begin with X) counted as one."""
     groups: dict[str, dict[str, Answer]] = {}
-    for ad in _at(condor, schedd).query(constraint, [], limit=limit):
+    for ad in _at(condor, schedd).query(constraint, projection, limit=limit):
         mark = json.dumps(sorted((key.lower(), str(ad.lookup(key))) for key in ad if _kept({key: 0}, alike)))
         group = groups.setdefault(mark, {"count": 0, "job": None})
         group["count"] += 1

@@ -19,6 +19,7 @@ from siteannex.training.submit_language import (
     parse,
     without,
 )
+from siteannex.units import parse_memory_mib
 
 RUNNER = "siteannex-epoch"
 GO_ON_EXIT, NOT_FINITE_EXIT = 85, 86
@@ -91,9 +92,27 @@ def describe(experiment: Experiment, stage: str, target: Target, parameters: Map
 
 def requested_gpus(experiment: Experiment, stage: str, target: Target) -> int:
     """GPUs that one job of a stage asks for there; 0 when it says none, or says it by a macro."""
+    asked = _asked(experiment, stage, target, "request_gpus")
+    return int(asked) if asked.isascii() and asked.isdecimal() else 0
+
+
+def requested_cpus(experiment: Experiment, stage: str, target: Target) -> int | None:
+    """Cores that one job of a stage asks for there; None when it says none, or says it by a macro."""
+    asked = _asked(experiment, stage, target, "request_cpus")
+    return int(asked) if asked.isascii() and asked.isdecimal() and int(asked) else None
+
+
+def requested_memory_mib(experiment: Experiment, stage: str, target: Target) -> int | None:
+    """Memory that one job of a stage asks for there; None when it says none, or says it by a macro."""
+    try:
+        return parse_memory_mib(_asked(experiment, stage, target, "request_memory"))
+    except ValueError:
+        return None
+
+
+def _asked(experiment: Experiment, stage: str, target: Target, command: str) -> str:
     written = texts(experiment, stage, target)
-    asked = last(fill(effective(written.template, written.site, written.stage), dict(target.names)), "request_gpus")
-    return int(asked) if asked is not None and asked.isascii() and asked.isdecimal() else 0
+    return last(fill(effective(written.template, written.site, written.stage), dict(target.names)), command) or ""
 
 
 def _user_lines(lines: list[Line]) -> list[str]:

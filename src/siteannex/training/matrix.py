@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from siteannex.training.descriptions import requested_gpus
+from siteannex.training.descriptions import requested_cpus, requested_gpus, requested_memory_mib
 from siteannex.training.experiment import Experiment
 from siteannex.training.places import ANY, Target
 from siteannex.training.render import nodes
@@ -47,6 +47,8 @@ class AnnexNeed:
     at_once: int
     """Jobs that could run there at the same time."""
     walltime_s: int | None
+    gpu_memory_mib: int | None = None
+    gpu_capability: float | None = None
 
     def command(self, annex: str) -> str:
         """`siteannex up` for all of them at once, as long as two epochs take; smaller is fine, they take turns."""
@@ -141,8 +143,10 @@ def _needs(
             found[target.names["annex"]] = AnnexNeed(
                 site=place.site or key,
                 gpus=requested_gpus(experiment, "train", target),
-                cpus=place.cpus,
-                memory_mib=place.memory,
+                cpus=place.cpus or requested_cpus(experiment, "train", target),
+                memory_mib=place.memory or requested_memory_mib(experiment, "train", target),
+                gpu_memory_mib=place.gpu_memory,
+                gpu_capability=place.gpu_capability,
                 at_once=min(target.cap or most, most),
                 walltime_s=experiment.train.walltime,
             )

@@ -1,0 +1,138 @@
+"""What waits for annexes: the AP's queue, what DAGs have asked for, and experiment files; and which annexes stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from siteannex.annex.demand import Need, Wanted, judged, need_of, standing, wanted
+from siteannex.annex.sizing import Bounds, Sized, sized, spends
+from siteannex.annex.status import Row, take_status
+from siteannex.annex.suiting import try_everywhere
+from siteannex.cli.wiring import Wiring
+from siteannex.errors import AnnexError
+from siteannex.pool.matching import Says
+from siteannex.site.loader import site_files
+from siteannex.site.schema import Site
+
+
+def queue_needs(wiring: Wiring, *, whole: bool) -> list[Need]:
+    """What idle jobs ask for. `whole`: with their sizes. AnnexError(ap-unreachable)."""
+    return [need for each in wiring.queue().waiting(whole=whole) if (need := need_of(each)) is not None]
+
+
+def pending_needs(wiring: Wiring) -> list[Need]:
+    """What waits now. AnnexError(ap-unreachable)."""
+    return queue_needs(wiring, whole=True)
+
+
+def need_from_data(annex: str, data: Mapping[str, Any]) -> Need:
+    """What an experiment's jobs want of an annex (`matrix.AnnexNeed` as JSON, of this version or an older one)."""
+    return Need(
+        annexes=(annex,),
+        jobs=max(1, int(data.get("at_once") or 1)),
+        waiting=False,
+        site=data.get("site"),
+        gpus=int(data.get("gpus") or 0),
+        cpus=int(data.get("cpus") or 1),
+        memory_mib=int(data.get("memory_mib") or 0),
+        gpu_memory_mib=data.get("gpu_memory_mib"),
+        gpu_capability=data.get("gpu_capability"),
+        longest_s=data.get("walltime_s"),
+    )
+
+
+def experiment_needs(file: Path) -> list[Need]:
+    """What an experiment will ask for, from its file. AnnexErrors of reading it."""
+    from dataclasses import asdict
+
+    from siteannex.cli.experiments import read_experiment
+    from siteannex.training.matrix import matrix
+
+    loaded = read_experiment(file)
+    found = matrix(loaded.experiment, loaded.targets)
+    return [need_from_data(annex, asdict(need)) for annex, need in found.annexes.items()]
+
+
+def site_names(wiring: Wiring) -> dict[str, str]:
+    """Annex name in lower case -> the site file it goes with: its own name's, what an experiment said, its last one."""
+    from siteannex.cli.settings import site_directories
+    from siteannex.training.submission import Records
+
+    known = {name.lower(): name for name in site_files(site_directories())}
+    for record in Records(wiring.places.state, wiring.clock).all():
+        known |= {annex.lower(): str(need["site"]) for annex, need in record.annexes.items() if need.get("site")}
+    return known | {annex.name.lower(): annex.plan.request.site for annex in wiring.store.annexes()}
+
+
+def rows_of(wiring: Wiring) -> list[Row]:
+    """The newest annex of each name, without a connection."""
+    newest = {annex.name.lower(): annex for annex in wiring.store.annexes()}
+    return take_status(list(newest.values()), wiring.store, wiring.pool, wiring.clock.now(), lambda _: None)
+
+
+def wanted_beside(rows: Sequence[Row], wiring: Wiring) -> tuple[Wanted, ...]:
+    """The annexes that something waits for and that are not among these, without the sizes of jobs. AnnexErrors."""
+    needs = queue_needs(wiring, whole=False)
+    return wanted(needs, standing(rows), site_names(wiring)) if needs else ()
+
+
+def sizes(
+    found: Iterable[Wanted], rows: Sequence[Row], bounds: Bounds, wiring: Wiring
+) -> list[tuple[Sized, Site | None]]:
+    """A plan for each, the budget of a site shared by its annexes, living ones included."""
+    left: dict[str, float | None] = {}
+    answers: list[tuple[Sized, Site | None]] = []
+    for each in found:
+        try:
+            site = wiring.site(each.site) if each.site is not None else None
+        except AnnexError as problem:
+            answers.append((Sized(each, None, reason=problem.failure.summary), None))
+            continue
+        if site is None:
+            answers.append((Sized(each, None), None))
+            continue
+        budget = left.setdefault(site.name, _left(site, rows, bounds))
+        account = bounds.account or wiring.settings.of(site.name).account
+        own = Bounds(bounds.lifetime_s, bounds.pilots, budget, account)
+        answer = sized(_matched(each, site, wiring), site, own, wiring.clock.now().date())
+        if answer.plan is not None and budget is not None:
+            left[site.name] = budget - spends(answer.plan)
+        answers.append((answer, site))
+    return answers
+
+
+def _left(site: Site, rows: Sequence[Row], bounds: Bounds) -> float | None:
+    budget = bounds.budget if bounds.budget is not None else site.defaults.budget
+    if budget is None:
+        return None
+    there = [row.annex.plan for row in rows if row.annex.plan.request.site == site.name and not row.annex.state().ended]
+    return budget - sum(spends(plan) for plan in there)
+
+
+def _matched(each: Wanted, site: Site, wiring: Wiring) -> Wanted:
+    """The same, each need with the partitions whose slots HTCondor would match."""
+    from dataclasses import replace
+
+    return replace(each, needs=tuple(_match(need, site, wiring) for need in each.needs))
+
+
+def _match(need: Need, site: Site, wiring: Wiring) -> Need:
+    if need.job is None:
+        return need
+    with suppress(AnnexError):
+        tried = try_everywhere(
+            need.job,
+            wiring.queue(),
+            [site],
+            wiring.clock.now().date(),
+            gpu_memory_mib=need.gpu_memory_mib,
+            gpu_capability=need.gpu_capability,
+        )
+        # Nothing with room at all is told by the planner, with the fact that forbids it.
+        return (
+            judged(need, [each.plan.partition for each in tried if each.match.says is not Says.NO]) if tried else need
+        )
+    return need
