@@ -19,10 +19,10 @@ from siteannex.cli.screen import Screen
 from siteannex.cli.settings import Settings
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import failure
-from siteannex.site.schema import Site
+from siteannex.site.schema import Defaults, Site
 from siteannex.transport.places import Places
 from tests.unit.paper_queue import JOB, PaperQueue, ad
-from tests.unit.samples import plan, report, request, slot
+from tests.unit.samples import plan, report, request, site, slot
 from tests.unit.world import World
 
 
@@ -279,10 +279,13 @@ def test_an_annex_that_is_there_is_left_alone(world: World, capsys: pytest.Captu
 
 
 def test_the_budget_of_a_site_is_shared_with_what_lives_there(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.site = site(defaults=Defaults(budget=4))
     world.up(request(name="other", gpus=2))
-    world.jobs = [ad(JOB, TargetAnnexName='"lab"', RequestCpus="4", ProcId=str(at)) for at in range(4)]
-    run("up", "--pending", "--dry-run", "--budget", "6", "--lifetime", "30m")
-    assert "4 jobs wait, 2 at once; ceiling 4 core-h" in capsys.readouterr().out
+    world.jobs = [ad(JOB, TargetAnnexName='"lab"', RequestGPUs="1", ProcId=str(at)) for at in range(4)]
+    run("up", "--pending", "--dry-run")
+    assert "4 jobs wait, 2 at once; ceiling 2 GPU-h" in capsys.readouterr().out
+    run("up", "--pending", "--dry-run", "--budget", "1")
+    assert "4 jobs wait, 1 at once; ceiling 1 GPU-h" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [("--gpus", "2"), ("--name", "x"), ("lab",)])

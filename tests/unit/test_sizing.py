@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.annex.demand import Need, Wanted
-from siteannex.annex.sizing import Bounds, Sized, sized, spends
+from siteannex.annex.ledger import price
+from siteannex.annex.sizing import Bounds, Sized, sized
 from siteannex.cli.settings import site_directories
 from siteannex.site.loader import load_site
 from siteannex.site.partitions import Caps, Charge, Preemption
@@ -64,8 +65,8 @@ def test_whole_nodes_are_filled() -> None:
 
 
 def test_the_budget_bounds_the_pilots_and_one_too_small_for_any_job_is_told() -> None:
-    assert asked(sized(wants(8, gpus=1), site(), Bounds(budget=3.5), TODAY))[:2] == ("gpu-shared", 3)
-    found = sized(wants(8, gpus=1), site(), Bounds(budget=0.5), TODAY)
+    assert asked(sized(wants(8, gpus=1), site(), Bounds(left={"GPU-h": 3.5}), TODAY))[:2] == ("gpu-shared", 3)
+    found = sized(wants(8, gpus=1), site(), Bounds(left={"GPU-h": 0.5}), TODAY)
     assert (found.plan, found.reason) == (
         None,
         "over budget: room for one job reserves 1 GPU-h, and 0.5 are left there",
@@ -74,10 +75,10 @@ def test_the_budget_bounds_the_pilots_and_one_too_small_for_any_job_is_told() ->
 
 def test_a_charge_in_the_sites_unit_is_what_the_budget_counts() -> None:
     dear = partition(charge=Charge(unit="SU", per="gpu_hour", factor=10.0))
-    found = sized(wants(8, gpus=1), site(partitions={"gpu": dear}), Bounds(budget=25), TODAY)
+    found = sized(wants(8, gpus=1), site(partitions={"gpu": dear}), Bounds(left={"SU": 25, "GPU-h": 1}), TODAY)
     assert asked(found)[:2] == ("gpu", 2)
     assert found.plan is not None
-    assert spends(found.plan) == 20
+    assert price(found.plan) == (20, "SU")
 
 
 def test_the_user_may_say_fewer_pilots() -> None:
@@ -153,16 +154,16 @@ SHIPPED = [
 def test_no_size_exceeds_what_waits_the_budget_or_a_cap(
     there: Site, jobs: int, gpus: int, cpus: int, memory_mib: int, budget: float | None
 ) -> None:
-    found = sized(
-        wants(jobs, gpus=gpus, cpus=cpus, memory_mib=memory_mib), there, Bounds(budget=budget, account="abc"), TODAY
-    )
+    units = {facts.charge.unit for facts in there.partitions.values() if facts.charge} | {"GPU-h", "core-h"}
+    bounds = Bounds(left={} if budget is None else dict.fromkeys(units, budget), account="abc")
+    found = sized(wants(jobs, gpus=gpus, cpus=cpus, memory_mib=memory_mib), there, bounds, TODAY)
     if found.plan is None:
         assert found.reason
         return
     plan, facts = found.plan, there.partitions[found.plan.partition]
     assert 1 <= found.jobs <= jobs
     assert plan.pilots <= jobs
-    assert budget is None or spends(plan) <= budget
+    assert budget is None or price(plan)[0] <= budget
     assert plan.shape.gpus >= gpus
     assert plan.shape.cpus >= cpus
     assert plan.shape.memory_mib >= memory_mib

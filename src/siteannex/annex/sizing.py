@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 
-from siteannex.annex.bill import Bill
 from siteannex.annex.demand import Need, Wanted
 from siteannex.annex.layout import Layout
 from siteannex.annex.plan import choose, plan_annex
@@ -29,8 +28,8 @@ class Bounds:
     lifetime_s: int | None = None
     """Asked; None: as long as two of the jobs take, else the site's default."""
     pilots: int | None = None
-    budget: float | None = None
-    """Left at the site, in the unit of its charge (GPU-hours or core-hours where its rate is not known)."""
+    left: Mapping[str, float] = field(default_factory=dict)
+    """What may still be reserved at the site, by unit (`ledger.price`); a unit that is not there has no limit."""
     account: str | None = None
 
 
@@ -91,11 +90,6 @@ def sized(wanted: Wanted, site: Site, bounds: Bounds, today: date) -> Sized:
     return Sized(wanted, plan, best.jobs, notes=notes)
 
 
-def spends(plan: Plan) -> float:
-    """What a plan reserves of a site's budget."""
-    return plan.charge if plan.charge is not None else plan.ceiling_gpu_hours or plan.ceiling_core_hours
-
-
 def _job(needs: Sequence[Need]) -> _Job:
     memories = [need.gpu_memory_mib for need in needs if need.gpu_memory_mib is not None]
     capabilities = [need.gpu_capability for need in needs if need.gpu_capability is not None]
@@ -126,12 +120,16 @@ def _first_fit(wanted: Wanted, job: _Job, site: Site, needs: Sequence[Need], bou
             fits = (each for each in choose(request, site).fits if _room(each, job) >= 1)
             tries += [_Try(request, layout, 1) for layout in fits][:1]
         if tries:
-            return min(tries, key=lambda each: _spent(each.layout.bill))
+            return min(tries, key=lambda each: _price(each.layout)[0])
     return None
 
 
-def _spent(bill: Bill) -> float:
-    return bill.charge if bill.charge is not None else bill.gpu_hours or bill.core_hours
+def _price(layout: Layout) -> tuple[float, str]:
+    """As `ledger.price` of its plan."""
+    bill = layout.bill
+    if bill.charge is not None:
+        return bill.charge, bill.unit
+    return (bill.gpu_hours, "GPU-h") if layout.shape.gpus else (bill.core_hours, "core-h")
 
 
 def _lifetimes(site: Site, needs: Sequence[Need], bounds: Bounds) -> list[int]:
@@ -204,7 +202,7 @@ def _largest(wanted: Wanted, job: _Job, count: int, site: Site, first: _Try, bou
     small_first = 1 if job.gpus else -1
 
     def rank(each: _Try) -> tuple[float, ...]:
-        return (each.jobs, -_spent(each.layout.bill), small_first * each.layout.pilots)
+        return (each.jobs, -_price(each.layout)[0], small_first * each.layout.pilots)
 
     return max(tries, key=rank, default=None)
 
@@ -232,18 +230,13 @@ def _steps(count: int) -> list[int]:
 
 
 def _within(layout: Layout, bounds: Bounds) -> bool:
-    return (bounds.budget is None or _spent(layout.bill) <= bounds.budget) and (
-        bounds.pilots is None or layout.pilots <= bounds.pilots
-    )
+    amount, unit = _price(layout)
+    return amount <= bounds.left.get(unit, amount) and (bounds.pilots is None or layout.pilots <= bounds.pilots)
 
 
 def _too_dear(layout: Layout, bounds: Bounds) -> str:
-    bill = layout.bill
-    if bill.charge is not None:
-        costs, unit = bill.charge, bill.unit
-    else:
-        costs, unit = (bill.gpu_hours, "GPU-h") if bill.gpu_hours else (bill.core_hours, "core-h")
-    return f"over budget: room for one job reserves {costs:g} {unit}, and {max(bounds.budget or 0, 0):g} are left there"
+    amount, unit = _price(layout)
+    return f"over budget: room for one job reserves {amount:g} {unit}, and {bounds.left.get(unit, 0):g} are left there"
 
 
 def _refusal(wanted: Wanted, job: _Job, site: Site, needs: Sequence[Need], bounds: Bounds) -> str:

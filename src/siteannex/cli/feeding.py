@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from siteannex.annex.demand import Need, Wanted, judged, need_of, standing, wanted
-from siteannex.annex.sizing import Bounds, Sized, sized, spends
+from siteannex.annex.ledger import account_of, price
+from siteannex.annex.sizing import Bounds, Sized, sized
 from siteannex.annex.status import Row, take_status
 from siteannex.annex.suiting import try_everywhere
 from siteannex.cli.wiring import Wiring
@@ -80,10 +82,10 @@ def wanted_beside(rows: Sequence[Row], wiring: Wiring) -> tuple[Wanted, ...]:
 
 
 def sizes(
-    found: Iterable[Wanted], rows: Sequence[Row], bounds: Bounds, wiring: Wiring
+    found: Iterable[Wanted], bounds: Bounds, budget: float | None, wiring: Wiring
 ) -> list[tuple[Sized, Site | None]]:
-    """A plan for each, the budget of a site shared by its annexes, living ones included."""
-    left: dict[str, float | None] = {}
+    """A plan for each; those at one site share what its budget and this command's `budget` leave there."""
+    left: dict[str, dict[str, float]] = {}
     answers: list[tuple[Sized, Site | None]] = []
     for each in found:
         try:
@@ -94,28 +96,32 @@ def sizes(
         if site is None:
             answers.append((Sized(each, None), None))
             continue
-        budget = left.setdefault(site.name, _left(site, rows, bounds))
-        account = bounds.account or wiring.settings.of(site.name).account
-        own = Bounds(bounds.lifetime_s, bounds.pilots, budget, account)
+        there = left.setdefault(site.name, _left(site, budget, wiring))
+        own = replace(bounds, left=there, account=bounds.account or wiring.settings.of(site.name).account)
         answer = sized(_matched(each, site, wiring), site, own, wiring.clock.now().date())
-        if answer.plan is not None and budget is not None:
-            left[site.name] = budget - spends(answer.plan)
+        if answer.plan is not None:
+            amount, unit = price(answer.plan)
+            there.update({unit: there[unit] - amount} if unit in there else {})
         answers.append((answer, site))
     return answers
 
 
-def _left(site: Site, rows: Sequence[Row], bounds: Bounds) -> float | None:
-    budget = bounds.budget if bounds.budget is not None else site.defaults.budget
-    if budget is None:
-        return None
-    there = [row.annex.plan for row in rows if row.annex.plan.request.site == site.name and not row.annex.state().ended]
-    return budget - sum(spends(plan) for plan in there)
+def _left(site: Site, budget: float | None, wiring: Wiring) -> dict[str, float]:
+    """By unit, what may still be reserved at a site; only where there is a limit."""
+    own = wiring.settings.of(site.name).budget
+    cap = own if own is not None else site.defaults.budget
+    charged = {facts.charge.unit for facts in site.partitions.values() if facts.charge is not None}
+    records, now = wiring.store.records(), wiring.clock.now()
+    found = {}
+    for unit in {*charged, "GPU-h", "core-h"}:
+        limits = (account_of(site.name, unit, records, now, cap).left, budget)
+        if known := [limit for limit in limits if limit is not None]:
+            found[unit] = min(known)
+    return found
 
 
 def _matched(each: Wanted, site: Site, wiring: Wiring) -> Wanted:
     """The same, each need with the partitions whose slots HTCondor would match."""
-    from dataclasses import replace
-
     return replace(each, needs=tuple(_match(need, site, wiring) for need in each.needs))
 
 

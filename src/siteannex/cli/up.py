@@ -60,10 +60,6 @@ def up(
         Path | None, typer.Option("--for", metavar="FILE", help="Every annex an experiment file needs that is not up.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --pending, --for: do not ask.")] = False,
-    budget: Annotated[
-        float | None,
-        typer.Option(min=0, help="With --pending, --for: the most to reserve at each site, in its unit."),
-    ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return once the pilots are submitted.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -155,8 +151,8 @@ def _up_wanted(
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--lifetime") from problem
     needs = pending_needs(wiring) if experiment is None else experiment_needs(experiment)
-    bounds = Bounds(lifetime_s=lifetime_s, pilots=asked.nodes, budget=budget, account=asked.account)
-    up_wanted(needs, bounds, wiring, user=user, yes=yes, dry_run=dry_run, wait=wait, json_output=json_output)
+    bounds = Bounds(lifetime_s=lifetime_s, pilots=asked.nodes, account=asked.account)
+    up_wanted(needs, bounds, budget, wiring, user=user, yes=yes, dry_run=dry_run, wait=wait, json_output=json_output)
 
 
 def _each_once(sites: list[str], name: str | None) -> list[str]:

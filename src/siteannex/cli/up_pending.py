@@ -20,6 +20,7 @@ from siteannex.site.schema import Site
 def up_wanted(
     needs: Sequence[Need],
     bounds: Bounds,
+    budget: float | None,
     wiring: Wiring,
     *,
     user: str | None,
@@ -32,9 +33,8 @@ def up_wanted(
 
     Annexes that are up or coming are left alone, so that running it again does nothing twice.
     """
-    rows = rows_of(wiring)
-    stand = standing(rows)
-    found = sizes(wanted(needs, stand, site_names(wiring)), rows, bounds, wiring)
+    stand = standing(rows_of(wiring))
+    found = sizes(wanted(needs, stand, site_names(wiring)), bounds, budget, wiring)
     named = {annex.lower(): annex for need in needs for annex in need.annexes}
     alone = {named[key]: words for key, words in stand.items() if key in named}
     ready = [(each, site) for each, site in found if each.plan is not None and site is not None]
@@ -47,7 +47,7 @@ def up_wanted(
         if not dry_run and (ready or any(each.reason for each, _ in found)):
             sys.exit(1)
         return
-    up_many(_requests(ready), wiring, user=user, wait=wait, json_output=json_output)
+    up_many(_requests(ready), wiring, user=user, budget=budget, wait=wait, json_output=json_output)
 
 
 def _requests(ready: Sequence[tuple[Sized, Site]]) -> list[tuple[Any, Site]]:
