@@ -42,7 +42,7 @@ FAILURES: dict[str, FailureKind] = {
     ),
     "request-impossible": FailureKind(
         Stage.PLAN,
-        "No partition of the site can give what was asked.",
+        "No partition or instance type of the site can give what was asked.",
         "Ask for less; siteannex plan with the same options shows which sites would do.",
     ),
     "budget-exceeded": FailureKind(
@@ -313,6 +313,26 @@ FAILURES: dict[str, FailureKind] = {
         "Run siteannex logout, then log in again.",
         retryable=True,
     ),
+    "cloud-session-expired": FailureKind(
+        Stage.CONNECT,
+        "The cloud no longer accepts your session (or this machine's clock is wrong).",
+        "Log in again (aws sso login), then run the command again: nothing recorded is lost.",
+    ),
+    "cloud-login-needed": FailureKind(
+        Stage.CONNECT,
+        "There are no usable credentials for the cloud on this machine.",
+        "Log in: aws sso login, or aws configure for keys.",
+    ),
+    "cloud-credentials-refused": FailureKind(
+        Stage.CONNECT,
+        "The cloud does not accept your credentials: wrong keys, a wrong clock, or a region not opted in to.",
+        "aws sts get-caller-identity tells which; date -u shows the clock.",
+    ),
+    "cloud-mfa-refused": FailureKind(
+        Stage.CONNECT,
+        "The cloud refused the one-time code.",
+        "Wait for the next code and check the phone's clock; a code works once.",
+    ),
     # SHIP: files to the site
     "ship-failed": FailureKind(
         Stage.SHIP,
@@ -412,6 +432,86 @@ FAILURES: dict[str, FailureKind] = {
         "Run siteannex status --remote in a minute; if it shows nothing, siteannex down it and run up again.",
         retryable=True,
     ),
+    # SUBMIT: a cloud's answer
+    "cloud-no-capacity": FailureKind(
+        Stage.SUBMIT,
+        "The cloud has no free instance of that type there now; it is not your quota.",
+        "Run up again later, name another type (--partition), or let spot instances be taken (--preemptible).",
+        retryable=True,
+    ),
+    "type-not-offered": FailureKind(
+        Stage.SUBMIT,
+        "The instance type is not offered there, or does not go with the image.",
+        "Name another type (--partition), or another region in the site's file.",
+    ),
+    "subnet-full": FailureKind(
+        Stage.SUBMIT, "The subnet has no free address.", "Use another subnet, or free addresses in it."
+    ),
+    "vcpu-quota-exceeded": FailureKind(
+        Stage.SUBMIT,
+        "Your account's quota of vCPUs for that family of instances does not allow it; other zones would not help.",
+        "Have the quota raised (Service Quotas in the console), ask for less, or use another region.",
+    ),
+    "spot-quota-exceeded": FailureKind(
+        Stage.SUBMIT,
+        "Your account's quota for spot instances does not allow it; the one for on-demand instances is another.",
+        "Leave out --preemptible, or have the spot quota raised.",
+    ),
+    "cloud-limit-exceeded": FailureKind(
+        Stage.SUBMIT,
+        "A limit of your cloud account, other than the vCPUs, does not allow it.",
+        "Have the limit named above raised, or remove what uses it.",
+    ),
+    "spot-price-too-low": FailureKind(
+        Stage.SUBMIT,
+        "The highest price bid for spot instances is below what they cost now.",
+        "Leave the highest price out: then it is that of on-demand instances.",
+        retryable=True,
+    ),
+    "spot-role-missing": FailureKind(
+        Stage.SUBMIT,
+        "Your cloud account has never used spot instances, and you may not set that up.",
+        "An administrator runs once: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+    ),
+    "cloud-permission-missing": FailureKind(
+        Stage.SUBMIT,
+        "Your cloud account's rules do not let you do this.",
+        "Show what is above to the account's administrator; often iam:PassRole or ec2:CreateTags is missing.",
+    ),
+    "cloud-account-not-ready": FailureKind(
+        Stage.SUBMIT,
+        "The cloud account itself may not launch this: not signed up, not verified yet, or blocked.",
+        "Read the cloud's words above; the account's owner settles it in the console or with support.",
+    ),
+    "image-missing": FailureKind(
+        Stage.SUBMIT,
+        "The machine image is not there; images belong to one region.",
+        "Check region and images: in the site's file.",
+    ),
+    "cloud-request-invalid": FailureKind(
+        Stage.SUBMIT,
+        "The cloud does not accept something the site's file says: a subnet, a group, a key, a disk.",
+        "Mend the value named above in the site's file.",
+    ),
+    "user-data-too-large": FailureKind(
+        Stage.SUBMIT,
+        "The instance's boot script is larger than the cloud takes; that is siteannex's fault.",
+        "Shorten the ep: lines of the site's file, and report it.",
+    ),
+    "cloud-busy": FailureKind(
+        Stage.SUBMIT,
+        "The cloud is too busy to answer, or failed inside.",
+        "Run the command again in a minute; what was taken is not launched twice.",
+        retryable=True,
+    ),
+    "launch-token-reused": FailureKind(
+        Stage.SUBMIT,
+        "A launch was repeated with other parameters under its old mark; that is siteannex's fault.",
+        "siteannex down it, up again, and report it.",
+    ),
+    "launch-refused": FailureKind(
+        Stage.SUBMIT, "The cloud refused, with a code that siteannex does not know.", "Read its words above."
+    ),
     # BATCH_JOB: the pilot's batch job
     "pending-forever": FailureKind(
         Stage.BATCH_JOB,
@@ -462,6 +562,29 @@ FAILURES: dict[str, FailureKind] = {
         Stage.BATCH_JOB,
         "The batch system no longer knows the job.",
         "It ended; siteannex logs NAME may say why.",
+    ),
+    # BATCH_JOB: a cloud's instance
+    "instance-unknown": FailureKind(
+        Stage.BATCH_JOB,
+        "The cloud does not know the instance; just after a launch that is for a minute usual.",
+        "siteannex status in a minute.",
+        retryable=True,
+    ),
+    "instance-launch-failed": FailureKind(
+        Stage.BATCH_JOB,
+        "The instance died while it was launched: its disk's key, its image or a quota of volumes.",
+        "Read the cloud's words above: a grant for the KMS key, another image, or a higher quota is needed.",
+    ),
+    "instance-interrupted": FailureKind(
+        Stage.BATCH_JOB,
+        "The cloud took the spot instance back; nothing failed.",
+        "Run up again, or without --preemptible.",
+        retryable=True,
+    ),
+    "instance-ended": FailureKind(
+        Stage.BATCH_JOB,
+        "The instance switched itself off, as it does at the end of its lifetime, when idle or when a step fails.",
+        "Its last report says why.",
     ),
     # EP_START: HTCondor at the node
     "scratch-unusable": FailureKind(
@@ -519,6 +642,27 @@ FAILURES: dict[str, FailureKind] = {
         Stage.EP_START,
         "The batch job runs and the pilot has reported nothing.",
         "siteannex logs NAME shows the batch output.",
+    ),
+    "instance-metadata-silent": FailureKind(
+        Stage.EP_START,
+        "The instance got no answer from the cloud's metadata service (IMDSv2).",
+        "Launch with HttpEndpoint enabled and HttpTokens required; up again.",
+        retryable=True,
+    ),
+    "instance-metadata-open": FailureKind(
+        Stage.EP_START,
+        "Jobs on the instance could have read its credentials: the firewall rule against that could not be set.",
+        "Use an image that has iptables (the Deep Learning AMIs do).",
+    ),
+    "ep-fetch-failed": FailureKind(
+        Stage.EP_START,
+        "The instance could not download the EP's software or its bundle.",
+        "Has its subnet a way out (a public address or a NAT)? Does the address still hold?",
+    ),
+    "ep-token-missing": FailureKind(
+        Stage.EP_START,
+        "The instance could not read its token.",
+        "Does its instance profile allow ssm:GetParameter on the annex's parameter?",
     ),
     # AP_CONNECT: from the node to the AP
     "collector-unresolvable": FailureKind(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -15,3 +17,19 @@ def data_dir(name: str) -> Path:
         if place.is_dir():
             return place
     raise FileNotFoundError(f"siteannex's {name} directory is neither at {installed} nor at {checkout}")
+
+
+def render_template(name: str, context: Mapping[str, object]) -> str:
+    """A template of `tarball/` rendered. A name that the context lacks is an error (jinja2.UndefinedError)."""
+    import jinja2  # here and not above: rendering is rare, starting the command line is not
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(data_dir("tarball")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  (shell and HTCondor configuration, not HTML; values are checked by the caller)
+    )
+    environment.filters["sh"] = lambda value: shlex.quote(str(value))
+    return environment.get_template(name).render(context)

@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from siteannex.annex.marks import ORIGIN, ORIGIN_FILE
@@ -19,7 +18,7 @@ from siteannex.annex.packing.archive import Member, tar_gz
 from siteannex.annex.packing.versions import version_tuple
 from siteannex.errors import Secret
 from siteannex.model import EpSoftware, Join, Plan, PoolFacts
-from siteannex.resources import data_dir
+from siteannex.resources import data_dir, render_template
 from siteannex.site.schema import Site
 
 BUNDLE_LIMIT_BYTES = 64 * 1024
@@ -93,7 +92,7 @@ def render_bundle(
     context = {**_context(plan, site, pool, software, options), "origin": origin}
     files = {
         "batch.sh": batch_script(plan, site, options),
-        "ep.conf": _render("ep.conf.j2", context),
+        "ep.conf": render_template("ep.conf.j2", context),
         "params.sh": _assignments(_parameters(plan, site, pool, software)),
         ORIGIN_FILE: f"{origin}\n",
         **pilot_files(),
@@ -103,7 +102,7 @@ def render_bundle(
 
 def batch_script(plan: Plan, site: Site, options: Sequence[str]) -> str:
     """What sbatch is given. It holds nothing but the plan, so that it can be shown before anything is done."""
-    return _render("batch.sh.j2", _batch_context(plan, site, options))
+    return render_template("batch.sh.j2", _batch_context(plan, site, options))
 
 
 def pilot_files() -> dict[str, str]:
@@ -245,17 +244,3 @@ def _assignments(parameters: Mapping[str, str | int | list[str]]) -> str:
         else:
             lines.append(f"{name}={shlex.quote(str(value))}")
     return "\n".join(lines) + "\n"
-
-
-def _render(template: str, context: Mapping[str, object]) -> str:
-    import jinja2  # here and not above: rendering is rare, starting the command line is not
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(data_dir("tarball"))),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  (shell and HTCondor configuration, not HTML; values are checked above)
-    )
-    return environment.get_template(template).render(context)

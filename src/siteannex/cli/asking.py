@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from siteannex.model import Request
+    from siteannex.site.other_kinds import AwsSite
     from siteannex.site.schema import Site
 
 MIN_LIFETIME_S, MIN_MEMORY_MIB = 120, 256
@@ -24,8 +25,12 @@ Bf16 = Annotated[bool, typer.Option("--bf16", help="Only GPUs with native bfloat
 Nodes = Annotated[int | None, typer.Option(min=1, help="Number of pilots, each on a node.")]
 Cpus = Annotated[int | None, typer.Option(min=1, help="CPUs of each pilot.")]
 Mem = Annotated[str | None, typer.Option(help="Memory of each pilot, e.g. 16GB.")]
-PartitionName = Annotated[str | None, typer.Option("--partition", help="Partition; default: the cheapest that fits.")]
-Preemptible = Annotated[bool, typer.Option("--preemptible", help="Partitions that preempt jobs may be chosen.")]
+PartitionName = Annotated[
+    str | None, typer.Option("--partition", help="Partition (AWS: instance type); default: the cheapest that fits.")
+]
+Preemptible = Annotated[
+    bool, typer.Option("--preemptible", help="Partitions that preempt jobs, and spot instances, may be chosen.")
+]
 Account = Annotated[str | None, typer.Option(help="Allocation to charge.")]
 Lifetime = Annotated[
     str | None, typer.Option(help=f"Walltime of the pilots, e.g. 4h. Default: the site's, else {USUAL_LIFETIME}.")
@@ -55,7 +60,7 @@ class Asked:
     idle: str | None = None
     join: str = "auto"
 
-    def request(self, name: str, site: Site) -> Request:
+    def request(self, name: str, site: Site | AwsSite) -> Request:
         """The request to one site, whose defaults hold where nothing was said. BadParameter: words that make none."""
         from siteannex.model import Join, Request
         from siteannex.units import parse_duration_s

@@ -12,7 +12,9 @@ from siteannex.cli.asking import Asked
 
 if TYPE_CHECKING:
     from siteannex.annex.compare import Offer
+    from siteannex.annex.compare_cloud import CloudOffer
     from siteannex.cli.wiring import Wiring
+    from siteannex.site.other_kinds import AwsSite
     from siteannex.site.schema import Site
 
 EXAMPLES = """\b
@@ -45,6 +47,7 @@ def plan(
     import json
 
     from siteannex.annex.compare import HEADER, as_data, table
+    from siteannex.annex.compare_cloud import cloud_data, with_cloud_rows
     from siteannex.cli.screen import make_screen
     from siteannex.cli.tables import print_table
     from siteannex.cli.wiring import Wiring
@@ -63,15 +66,33 @@ def plan(
         preemptible=preemptible,
         lifetime=lifetime,
     )
-    known = [wiring.site(name) for name in dict.fromkeys(sites)] if sites else wiring.sites()
+    known, clouds = _named(sites, wiring) if sites else (wiring.sites(), wiring.clouds())
     offers = _for_job(job, known, wiring) if job else _for_sizes(asked, known, wiring)
     offers = [_asked_there(each, wiring) for each in offers]
+    cloud_offers = [] if job else _in_clouds(asked, clouds, wiring)
     if json_output:
-        print(json.dumps([as_data(each) for each in offers], indent=1))
+        print(json.dumps([*map(as_data, offers), *map(cloud_data, cloud_offers)], indent=1))
         return
-    print_table(HEADER, table(offers, wiring.clock.now()))
+    print_table(HEADER, with_cloud_rows(table(offers, wiring.clock.now()), cloud_offers))
     if any(each.plan is not None and each.trial is None for each in offers):
         wiring.screen.line("", "- under STARTS: no session is open there; siteannex login SITE, then plan again, asks")
+
+
+def _named(names: Sequence[str], wiring: Wiring) -> tuple[list[Site], list[AwsSite]]:
+    from siteannex.site.loader import with_pilots
+    from siteannex.site.other_kinds import AwsSite
+
+    known = [wiring.any_site(name) for name in dict.fromkeys(names)]
+    clouds = [each for each in known if isinstance(each, AwsSite)]
+    return [with_pilots(each) for each in known if not isinstance(each, AwsSite)], clouds
+
+
+def _in_clouds(asked: Asked, clouds: Sequence[AwsSite], wiring: Wiring) -> list[CloudOffer]:
+    from siteannex.annex.compare_cloud import cloud_offer
+
+    return [
+        cloud_offer(asked.request("plan", site), site, budget=wiring.settings.of(site.name).budget) for site in clouds
+    ]
 
 
 def _for_sizes(asked: Asked, sites: Sequence[Site], wiring: Wiring) -> list[Offer]:

@@ -23,6 +23,7 @@ Examples:
   siteannex up lab --gpus 2 --mem 16GB --name sweep1 --idle 10m
   siteannex up --pending
   siteannex up --for experiment.yaml --lifetime 8h --budget 100
+  siteannex up aws --gpus 4 --gpu-memory 40GB --lifetime 6h --dry-run
 """
 
 
@@ -106,11 +107,13 @@ def up(
         return
     if not sites:
         raise typer.BadParameter("say which, or --pending for every annex that jobs wait for", param_hint="SITE...")
-    requests = [_request(wiring, asked, site, name) for site in _each_once(sites, name)]
+    names = _each_once(sites, name)
     if dry_run:
-        for request, facts in requests:
-            _show_dry_run(request, facts, wiring.screen, json_output=json_output)
-    elif len(requests) == 1:
+        for site in names:
+            _dry_run(wiring, asked, site, name, budget=budget, json_output=json_output)
+        return
+    requests = [_request(wiring, asked, site, name) for site in names]
+    if len(requests) == 1:
         _bring_up(*requests[0], wiring, budget=budget, wait=not no_wait, json_output=json_output)
     else:
         from siteannex.cli.up_many import up_many
@@ -168,6 +171,22 @@ def _request(wiring: Wiring, asked: Asked, site: str, name: str | None) -> tuple
     facts = wiring.site(site)
     account = asked.account or wiring.settings.of(site).account
     return replace(asked, account=account).request(name or site, facts), facts
+
+
+def _dry_run(
+    wiring: Wiring, asked: Asked, site: str, name: str | None, *, budget: float | None, json_output: bool
+) -> None:
+    from siteannex.cli.up_cloud import show_cloud_dry_run
+    from siteannex.site.other_kinds import AwsSite
+
+    facts = wiring.any_site(site)
+    if isinstance(facts, AwsSite):
+        limits = [each for each in (budget, wiring.settings.of(site).budget) if each is not None]
+        request = asked.request(name or site, facts)
+        show_cloud_dry_run(request, facts, wiring.screen, budget=min(limits, default=None), json_output=json_output)
+    else:
+        request, here = _request(wiring, asked, site, name)
+        _show_dry_run(request, here, wiring.screen, json_output=json_output)
 
 
 def _bring_up(

@@ -20,7 +20,9 @@ from siteannex.model import EpSoftware
 from siteannex.pool.condor import CondorPool
 from siteannex.pool.job_queue import JobQueue
 from siteannex.ports import Prompt, Prompter, Transport
-from siteannex.site.loader import load_site, site_files
+from siteannex.site.kinds import AnySite
+from siteannex.site.loader import load_any, load_site, site_files
+from siteannex.site.other_kinds import AwsSite
 from siteannex.site.schema import Site
 from siteannex.transport.passwords import keyring_obstacle, store_password, stored_password
 from siteannex.transport.places import Places
@@ -46,6 +48,18 @@ class Wiring:
     def site(self, name: str) -> Site:
         """Load a site by name."""
         return load_site(name, site_directories())
+
+    def any_site(self, name: str) -> AnySite:
+        """Load a site of any kind by name."""
+        return load_any(name, site_directories())
+
+    def clouds(self) -> list[AwsSite]:
+        """Every cloud whose file can be read."""
+        found, directories = [], site_directories()
+        for name in site_files(directories):
+            with suppress(AnnexError):
+                found.append(load_any(name, directories))
+        return [site for site in found if isinstance(site, AwsSite)]
 
     def sites(self) -> list[Site]:
         """Every site with a batch system whose file can be read; first those this user has had to do with."""

@@ -85,17 +85,15 @@ def with_pilots(site: AnySite) -> Site:
     """The site, if it has a batch system. AnnexError(no-annex-here) says what to do instead."""
     if isinstance(site, Site):
         return site
-    instead = (
-        "jobs reach it by what they ask for, without an annex"
-        if site.kind == "target"
-        else f"annexes at sites of kind {site.kind} cannot be brought up yet; its facts are kept"
-    )
-    raise fail(
-        "no-annex-here",
-        site.name,
-        f"{site.name} is no batch system: {instead}",
-        hint=f"siteannex sites show {site.name} prints what is known of it.",
-    )
+    hint = f"siteannex sites show {site.name} prints what is known of it."
+    if site.kind == "target":
+        instead = "jobs reach it by what they ask for, without an annex"
+    elif site.kind == "aws":
+        instead = "launching instances comes in a later release; what would be launched can be planned and shown"
+        hint = f"siteannex up {site.name} --gpus N --dry-run shows instance types, ceiling, quota and boot script."
+    else:
+        instead = f"annexes at sites of kind {site.kind} cannot be brought up yet; its facts are kept"
+    raise fail("no-annex-here", site.name, f"{site.name} is no batch system: {instead}", hint=hint)
 
 
 def read_any(path: Path, directories: Sequence[Path] = ()) -> AnySite:
