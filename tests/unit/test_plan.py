@@ -13,7 +13,7 @@ from siteannex.errors import AnnexError, Stage
 from siteannex.failures import FAILURES
 from siteannex.model import Join, Plan, Request
 from siteannex.site.schema import Caps, Charge, Gpus, Preemption, Scheduler, Site
-from tests.unit.samples import TODAY, node, partition, request, site
+from tests.unit.samples import TODAY, node, partition, plain_partition, request, site
 
 
 def planned(asked: Request, at: Site | None = None) -> Plan:
@@ -222,3 +222,15 @@ def test_differences_name_each_field_that_differs_and_nothing_else() -> None:
         "--gpus 4 asked, 2 living",
         "--join direct asked, auto living",
     )
+
+
+def test_a_charge_by_gpus_says_nothing_of_a_pilot_without_one() -> None:
+    charged = partition(charge=Charge(unit="SU", per="gpu_hour"))
+    found = planned(request(gpus=0, partition="gpu"), site(partitions={"gpu": charged}))
+    assert (found.charge, found.ceiling_core_hours) == (None, 1.0)
+
+
+def test_whole_nodes_for_a_few_cores_are_told() -> None:
+    found = planned(request(gpus=0, cpus=2), site(partitions={"cpu": plain_partition(sharing="exclusive")}))
+    assert "cpu gives whole nodes: you pay for all 16 cores of each" in found.notes
+    assert found.ceiling_core_hours == 16.0

@@ -47,8 +47,8 @@ def _units(charge: Charge, kind: NodeKind, gpus: int, cores: int, memory_mib: in
             *([memory_mib / bundle.memory] if bundle.memory else []),
         ]
     )
-    if charge.per == "gpu_hour":
-        return max(float(gpus), *shares, 0.0)
+    if charge.per == "gpu_hour":  # without a GPU, and no rule for cores and memory: not known, surely not free
+        return max(float(gpus), *shares, 0.0) or None
     if charge.per == "core_hour":
         return float(cores)
     if exclusive:

@@ -9,7 +9,7 @@ from typing import Any
 
 from siteannex.annex.layout import Refusal
 from siteannex.annex.nearest import nearest_requests
-from siteannex.annex.plan import choose, plan_of
+from siteannex.annex.plan import choose, for_tests, plan_of
 from siteannex.annex.suiting import Tried, job_request, try_everywhere
 from siteannex.annex.texts import ceiling_text
 from siteannex.annex.why_words import refusal
@@ -44,12 +44,12 @@ def offer(request: Request, site: Site, today: date) -> Offer:
     if choice.fits:
         return Offer(site, plan_of(request, site, choice, annex_id=f"{request.name}-plan", today=today))
     near = nearest_requests(request, lambda asked: bool(choose(asked, site).fits), site)
-    return Offer(site, None, _reason(choice.refusals), near)
+    return Offer(site, None, _reason(choice.refusals, site), near)
 
 
-def _reason(refusals: Sequence[Refusal]) -> str:
-    """The refusal that came closest."""
-    ranked = sorted(refusals, key=lambda each: each.distance)
+def _reason(refusals: Sequence[Refusal], site: Site) -> str:
+    """The refusal that came closest; that a partition for tests has a short walltime is the least news."""
+    ranked = sorted(refusals, key=lambda each: (each.distance, for_tests(site.partitions[each.partition])))
     return f"{ranked[0].partition}: {ranked[0].text}" if ranked else "it has no partitions"
 
 
@@ -61,9 +61,11 @@ def table(offers: Sequence[Offer], now: datetime) -> list[tuple[str, str, str, s
     return [_row(each, now) for each in sorted(offers, key=_rank)]
 
 
-def _rank(each: Offer) -> tuple[bool, float, float, str]:
+def _rank(each: Offer) -> tuple[bool, bool, float, float, float, str]:
     start = each.trial.start.timestamp() if each.trial and each.trial.start else float("inf")
-    return (each.plan is None, start, each.plan.ceiling_gpu_hours if each.plan else 0.0, each.site.name)
+    refused = each.trial is not None and each.trial.start is None
+    hours = (each.plan.ceiling_gpu_hours, each.plan.ceiling_core_hours) if each.plan else (0.0, 0.0)
+    return (each.plan is None, refused, start, *hours, each.site.name)
 
 
 def _row(each: Offer, now: datetime) -> tuple[str, str, str, str]:
@@ -111,8 +113,8 @@ def with_trial(each: Offer, trial: Trial | None) -> Offer:
 
 
 def offers_for_job(job: FullAd, queue: JobQueue, sites: Sequence[Site], today: date) -> list[Offer]:
-    """What each site would bring for a job of the queue: of the partitions with room, the cheapest that HTCondor would
-    match (or cannot say no to before the node is seen)."""
+    """What each site would bring for a job of the queue: of the partitions with room, the first by `try_everywhere`
+    that HTCondor would match (or cannot say no to before the node is seen)."""
     tried = try_everywhere(job, queue, sites, today)
     return [_offer_for_job(job, site, [each for each in tried if each.site.name == site.name], today) for site in sites]
 
@@ -120,7 +122,7 @@ def offers_for_job(job: FullAd, queue: JobQueue, sites: Sequence[Site], today: d
 def _offer_for_job(job: FullAd, site: Site, tried: Sequence[Tried], today: date) -> Offer:
     fitting = [each.plan for each in tried if each.match.says is not Says.NO]
     if fitting:
-        return Offer(site, min(fitting, key=lambda plan: (plan.ceiling_gpu_hours, plan.ceiling_core_hours)))
+        return Offer(site, fitting[0])
     if not tried:
         return replace(offer(job_request(job, site, None), site, today), plan=None)
     [row, *_] = [

@@ -35,10 +35,10 @@ def _changes(asked: Request, fits: Callable[[Request], bool], site: Site) -> Ite
         sizes = _under(asked.cpus, _cores(site))
         yield from ((f"--cpus {size}", replace(asked, cpus=size)) for size in sizes)
     if asked.memory_mib is not None:
-        sizes = _under(asked.memory_mib, _memories(site))
+        sizes = _sizes_under(asked.memory_mib, _memories(site))
         yield from ((f"--mem {write_memory(size)}", replace(asked, memory_mib=size)) for size in sizes)
     if asked.gpu_memory_mib is not None:
-        sizes = _under(asked.gpu_memory_mib, _gpu_memories(site))
+        sizes = _sizes_under(asked.gpu_memory_mib, _gpu_memories(site))
         yield from ((f"--gpu-memory {write_memory(size)}", replace(asked, gpu_memory_mib=size)) for size in sizes)
     if asked.gpu_type is not None:
         for kind in sorted({kind.gpus.type for part in site.partitions.values() for kind in part.nodes if kind.gpus}):
@@ -57,8 +57,13 @@ def _longest(asked: Request, fits: Callable[[Request], bool], site: Site) -> int
 
 
 def _under(asked: int, known: set[int]) -> list[int]:
-    """The sizes smaller than the one asked, largest first."""
+    """The counts smaller than the one asked, largest first."""
     return sorted((size for size in known if size < asked), reverse=True)
+
+
+def _sizes_under(asked: int, known: set[int]) -> list[int]:
+    """As `_under`, in whole GB as people ask."""
+    return _under(asked, {size // 1024 * 1024 or size for size in known})
 
 
 def _gpus_in_all(site: Site) -> int:

@@ -47,8 +47,12 @@ def _price(layout: Layout, *, all_priced: bool) -> tuple[float, ...]:
     bill = layout.bill
     charge = bill.charge if all_priced and bill.charge is not None else bill.gpu_hours or bill.core_hours
     memory = (layout.kind.gpus.memory_floor or 0) if layout.kind.gpus else 0
-    for_tests = layout.facts.max_walltime is not None and layout.facts.max_walltime <= TESTS_UP_TO_S
-    return (charge, bill.gpu_hours, memory, for_tests, bill.core_hours)
+    return (charge, bill.gpu_hours, memory, for_tests(layout.facts), bill.core_hours)
+
+
+def for_tests(facts: Partition) -> bool:
+    """Whether the walltime says that only short tests are meant to run there."""
+    return facts.max_walltime is not None and facts.max_walltime <= TESTS_UP_TO_S
 
 
 def plan_annex(request: Request, site: Site, *, annex_id: str, today: date) -> Plan:
@@ -157,8 +161,10 @@ def _notes(request: Request, best: Layout, today: date) -> list[str]:
     facts, shape = best.facts, best.shape
     got = best.pilots * shape.gpus
     whole = f"{best.partition} gives whole nodes: you get and pay for {got} GPUs" if got > request.gpus else ""
+    if not request.gpus and facts.sharing == "exclusive" and (best.kind.cores or 0) > shape.cpus:
+        whole = f"{best.partition} gives whole nodes: you pay for all {best.kind.cores} cores of each"
     preempted = "its jobs can be preempted" if facts.preemption is not None else ""
-    doubts = [f"in doubt: {text}" for text in facts.doubts] if facts.confidence == "doubtful" else []
+    doubts = [f"in doubt: {text}" for text in facts.doubts]
     return [text for text in (_age(facts, today), whole, preempted, *doubts) if text]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from siteannex.annex.plan import choose, plan_of
+from siteannex.annex.plan import choose, for_tests, plan_of
 from siteannex.model import Plan, Request
 from siteannex.pool.ads import count_of, text_of
 from siteannex.pool.job_queue import JobQueue
@@ -34,6 +34,20 @@ class _Planned:
     request: Request
     plan: Plan
 
+    @property
+    def rank(self) -> tuple[bool, bool, bool, float, float, bool]:
+        """Within one site: no GPU nodes for jobs without, the whole usual lifetime, no preemption, then the price."""
+        facts = self.site.partitions[self.plan.partition]
+        hours = self.plan.walltime_s / 3600
+        return (
+            not self.request.gpus and facts.max_gpus_per_node > 0,
+            self.plan.walltime_s < _USUAL_LIFETIME_S,
+            facts.preemption is not None,
+            (self.plan.ceiling_gpu_hours if self.plan.charge is None else self.plan.charge) / hours,
+            self.plan.ceiling_core_hours / hours,
+            for_tests(facts),
+        )
+
 
 def try_everywhere(
     job: FullAd,
@@ -44,7 +58,7 @@ def try_everywhere(
     gpu_memory_mib: int | None = None,
     gpu_capability: float | None = None,
 ) -> tuple[Tried, ...]:
-    """Every partition of `sites` that has room for the job; those that have none are left out.
+    """Every partition of `sites` that has room for the job and is open to all, site by site, the best one first.
 
     A partition with several kinds of GPUs is tried with the cheapest; `gpu_memory_mib` and `gpu_capability` say the
     least it must have. Empty as well for an annex name that no ad can carry.
@@ -54,12 +68,7 @@ def try_everywhere(
         plain = job_request(job, site, partition)
         return replace(plain, gpu_memory_mib=gpu_memory_mib, gpu_capability=gpu_capability)
 
-    planned = [
-        each
-        for site in sites
-        for partition in site.partitions
-        if (each := _plan(asked(site, partition), site, today)) is not None
-    ]
+    planned = [each for site in sites for each in _planned(site, asked, today)]
     if not planned:
         return ()
     try:
@@ -75,6 +84,12 @@ def try_everywhere(
         Tried(each.site, each.request, each.plan, match)
         for each, match in zip(planned, queue.match(job, slots), strict=True)
     )
+
+
+def _planned(site: Site, asked: Callable[[Site, str], Request], today: date) -> list[_Planned]:
+    open_to_all = [name for name, facts in site.partitions.items() if facts.restricted is None]
+    planned = [_plan(asked(site, name), site, today) for name in open_to_all]
+    return sorted((each for each in planned if each is not None), key=lambda each: each.rank)
 
 
 def job_request(job: FullAd, site: Site, partition: str | None, lifetime_s: int = _USUAL_LIFETIME_S) -> Request:
