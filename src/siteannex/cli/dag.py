@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siteannex.cli import dag_import, dag_prune
+from siteannex.cli import dag_import, dag_prune, dag_status
 
 if TYPE_CHECKING:
     from siteannex.training.matrix import Matrix
     from siteannex.training.reading import Loaded
     from siteannex.training.writing import Written
 
-app = typer.Typer(help="Experiments: plan, render, submit, import.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Experiments: plan, render, submit, import, status.", no_args_is_help=True, rich_markup_mode=None
+)
 
 PLAN_EXAMPLES = """\b
 Examples:
@@ -36,6 +38,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 app.command("import", epilog=dag_import.EXAMPLES)(dag_import.import_files)
+app.command("status", epilog=dag_status.EXAMPLES)(dag_status.status)
 app.command("prune", epilog=dag_prune.EXAMPLES)(dag_prune.prune_runs)
 
 

@@ -33,13 +33,13 @@ def why(
 
     wiring = Wiring(make_screen(json_output=json_output), user=login)
     if is_job_id(what):
-        _show_job(why_job(what, _desk(wiring)), json_output=json_output)
+        _show_job(why_job(what, desk_of(wiring)), json_output=json_output)
         return
     annex = wiring.store.latest(what)
     if annex is not None:
         _show_annex(_annex_story(wiring, annex, remote=remote), json_output=json_output)
         return
-    desk = _desk(wiring)
+    desk = desk_of(wiring)
     story = why_node(what, desk) or _unsubmitted_node(what, desk)
     if story is None:
         raise fail("annex-unknown", "", f"no annex and no node of a DAG in the queue is named {what!r}")
@@ -59,7 +59,8 @@ def _unsubmitted_node(name: str, desk: Desk) -> JobStory | None:
     return JobStory(name, Conclusion(told.verdict, told.head, told.so, told.do))
 
 
-def _desk(wiring: Wiring) -> Desk:
+def desk_of(wiring: Wiring) -> Desk:
+    """What explaining a job needs."""
     from siteannex.annex.why_job import Desk
     from siteannex.pool.job_queue import JobQueue
 
