@@ -120,7 +120,7 @@ def test_no_damage_breaks_the_fold_or_invents_hours(at: int, junk: bytes, length
     spans = [attempt.execution_s(board.last_at) for job in board.jobs.values() for attempt in job.attempts]
     assert all(span >= 0 for span in spans)
     assert sum(board.outcomes.values()) <= 5
-    assert set(board.nodes) <= set(PLAN) | {f"job {number}.0" for number in range(11, 15)} or junk
+    assert len(board.jobs) <= 5
 
 
 def test_each_run_shows_the_epoch_that_matters_now() -> None:
