@@ -59,13 +59,16 @@ def plan(file: File, json_output: AsJson = False) -> None:
     up = _annexes_up(list(found.annexes))
     charges = _charges(loaded, found)
     trackers = {url: answers(url) for url in urls_of(loaded.experiment)}
+    staged = _staged(loaded)
     if json_output:
-        seen = {"annexes_up": up, "trackers": trackers, "missing": missing, "readable_secrets": loose}
+        seen = {"annexes_up": up, "trackers": trackers, "staged": staged, "missing": missing, "readable_secrets": loose}
         print(json.dumps({**as_data(found), "charges": charges, **seen}, indent=1))
         return
     _show_plan(loaded, found, charges, up)
     for url, there in trackers.items():
         _line("tracking", f"{url}: {'answers here; jobs must reach it too' if there else 'does not answer from here'}")
+    for path, sites in staged.items():
+        _line("staged", f"{path}: {_staged_words(path, sites)}")
     for text in missing:
         _line("missing", text)
     for path in loose:
@@ -133,6 +136,25 @@ def _show_plan(loaded: Loaded, found: Matrix, charges: dict[str, str], up: list[
             _line("annex", f"{annex}: up")
         else:
             _line("annex", f"{annex}: not up; jobs for it wait:  {need.command(annex)}")
+
+
+def _staged(loaded: Loaded) -> dict[str, dict[str, str | None]]:
+    """File -> site of the experiment -> its copy's path there, None where jobs bring the file along."""
+    from siteannex.training.staged import staged_names
+
+    sites = {key: target.staged for key, target in loaded.targets.items()}
+    return {
+        path: {key: copies[path].path if path in copies else None for key, copies in sites.items()}
+        for path in staged_names(loaded.experiment)
+    }
+
+
+def _staged_words(path: str, sites: dict[str, str | None]) -> str:
+    there = [key for key, at in sites.items() if at is not None]
+    moved = [key for key, at in sites.items() if at is None]
+    parts = [f"read at {', '.join(there)}"] if there else []
+    parts += [f"moved with each job to {', '.join(moved)} (siteannex stage SITE {path})"] if moved else []
+    return "; ".join(parts)
 
 
 def _times(count: int) -> str:

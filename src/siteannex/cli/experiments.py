@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,16 +16,24 @@ from siteannex.pool.job_queue import JobQueue
 from siteannex.site.loader import load_any, site_files
 from siteannex.site.other_kinds import TargetSite
 from siteannex.site.schema import Site
+from siteannex.staging.record import Record
 from siteannex.training.places import KnownSite
 from siteannex.training.reading import Loaded
 from siteannex.training.reading import read_experiment as read_with
+from siteannex.training.staged import FindCopy, staged_names, with_copies
+from siteannex.transport.places import Places
 
 ANSWER_S = 3.0
 
 
 def read_experiment(file: Path) -> Loaded:
     """Read and check an experiment file against the site files known here. AnnexError."""
-    return read_with(file, known_site, list(site_files(site_directories())))
+    loaded = read_with(file, known_site, list(site_files(site_directories())))
+    if not staged_names(loaded.experiment):
+        return loaded
+    record = Record.under(Places.from_environment().state)
+    find: FindCopy = lambda site, path: record.staged(site, file.parent / path)  # noqa: E731
+    return replace(loaded, targets=with_copies(loaded.experiment, loaded.targets, find))
 
 
 def known_site(name: str) -> KnownSite | None:

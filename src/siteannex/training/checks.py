@@ -51,6 +51,8 @@ def problems(experiment: Experiment, targets: Mapping[str, Target]) -> list[Prob
         *_given_runs(experiment),
         *_submit_texts(experiment, targets),
         *_commands(experiment),
+        *_staged(experiment),
+        *_images(experiment),
         *_environment(experiment),
         *_secrets(experiment),
     ]
@@ -237,6 +239,35 @@ def _command(experiment: Experiment, stage: str, work: Work) -> Iterator[Problem
     yield from _names(where, work.command, variables(experiment, stage))
 
 
+def _staged(experiment: Experiment) -> Iterator[Problem]:
+    for stage, work in experiment.works().items():
+        if work.staged and work.command is None:
+            told = "it is the epoch runner that looks for staged files: write command: instead of an executable"
+            yield Problem((stage, "staged"), "experiment-invalid", told)
+        for at, path in enumerate(work.staged):
+            if path in work.inputs:
+                yield Problem((stage, "staged", at), "experiment-invalid", f"{path} stands under inputs: as well")
+
+
+def _images(experiment: Experiment) -> Iterator[Problem]:
+    """An image below a directory is never found: the file keeps its path, HTCondor looks for its last part."""
+    if all(work.command is None for work in experiment.works().values()):
+        return
+    texts: dict[Location, str] = {("submit",): experiment.submit}
+    texts |= {("sites", key, "submit"): place.submit for key, place in experiment.sites.items()}
+    texts |= {(stage, "submit"): work.submit for stage, work in experiment.works().items()}
+    for where, text in texts.items():
+        for line in parse(text):
+            if (
+                line.name == "container_image"
+                and "/" in line.value
+                and line.value[0] not in "/$"
+                and ":" not in line.value
+            ):
+                told = f"{line.value}: put the image beside the experiment file, or write its absolute path"
+                yield Problem(where, "submit-invalid", told, line.number)
+
+
 def _words(where: Location, text: str) -> Iterator[Problem]:
     try:
         words = shlex.split(text)
@@ -269,7 +300,16 @@ def _environment(experiment: Experiment) -> Iterator[Problem]:
 
 _SETTABLE = frozenset(
     f"SITEANNEX_{name}"
-    for name in ("RESUME_FROM", "METRIC", "METRIC_MODE", "INITIAL_CHECKPOINT", "CODE_VERSION", "CONTAINER", "DATASET")
+    for name in (
+        "RESUME_FROM",
+        "METRIC",
+        "METRIC_MODE",
+        "INITIAL_CHECKPOINT",
+        "CODE_VERSION",
+        "CONTAINER",
+        "DATASET",
+        "STAGED_CHECK",
+    )
 )
 """What the epoch runner also reads, for the user to set (docs/epoch-runner.md)."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from siteannex.training.experiment import Experiment, SecretFile, Value, Work
 from siteannex.training.places import Target
+from siteannex.training.staged import directories, place_in_sandbox, told_to_job
 from siteannex.training.submit_language import (
     Line,
     arguments,
@@ -57,8 +57,12 @@ def describe(experiment: Experiment, stage: str, target: Target, parameters: Map
     per_run = stage in STAGES_OF_RUNS or (experiment.prepare is not None and experiment.prepare.per == "run")
     folder = f"{experiment.name}/$(run_name)" if per_run else experiment.name
     secrets = secret_files(experiment)
-    inputs = [*work.inputs, *(path for path, _ in secrets.values())]
+    copies = {path: target.staged[path] for path in work.staged if path in target.staged}
+    moved = [path for path in work.staged if path not in copies]
+    inputs = [*work.inputs, *moved, *(path for path, _ in secrets.values())]
     variables = _variables(experiment, stage, target, parameters, per_run=per_run)
+    if copies:
+        variables["SITEANNEX_STAGED"] = told_to_job(copies)
     added: list[str] = []
     if work.command is not None:
         inputs, outputs = _moved(experiment, stage, folder, inputs)
@@ -87,6 +91,8 @@ def describe(experiment: Experiment, stage: str, target: Target, parameters: Map
     if work.walltime is not None:
         added += _unless(lines, "allowed_execute_duration", str(work.walltime))
     added.append(f"environment = {environment(variables)}")
+    if copies:
+        added.append(f'MY.SiteannexStagedAt = "{directories(copies)}"')
     return [*_user_lines(lines), *added, *_bound(lines, target), *_marks(experiment, stage, target, per_run=per_run)]
 
 
@@ -213,8 +219,7 @@ def secret_files(experiment: Experiment) -> dict[str, tuple[str, str]]:
     found = {}
     for name, value in experiment.environment.items():
         if isinstance(value, SecretFile):
-            path = PurePosixPath(value.secret_file)
-            found[name] = (value.secret_file, path.name if path.is_absolute() else str(path))
+            found[name] = (value.secret_file, place_in_sandbox(value.secret_file))
     return found
 
 
@@ -225,3 +230,11 @@ def _unless(lines: list[Line], name: str, value: str) -> list[str]:
 def words_of(work: Work) -> list[str]:
     """The command's words. ValueError when a quote is not closed."""
     return shlex.split(work.command or "")
+
+
+def local_images(experiment: Experiment) -> list[str]:
+    """Container images that are files on the AP; HTCondor itself adds them to what a job brings along."""
+    written = [experiment.submit, *(place.submit for place in experiment.sites.values())]
+    written += [work.submit for work in experiment.works().values()]
+    values = [line.value for text in written for line in parse(text) if line.name == "container_image"]
+    return [value for value in dict.fromkeys(values) if ":" not in value and "{" not in value]

@@ -168,6 +168,8 @@ class Work(Facts):
     """Run by the epoch runner in the sandbox; without it the submit template names an executable itself."""
     inputs: tuple[str, ...] = ()
     """Files and URLs, relative to the experiment file."""
+    staged: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_./@+-]*[A-Za-z0-9_@+-]$")], ...] = ()
+    """Files too big to move with every job: read at sites where `siteannex stage` has put them, moved elsewhere."""
     outputs: tuple[str, ...] = ()
     """More files and directories it brings back; a job that does not make them is held."""
     submit: str = ""

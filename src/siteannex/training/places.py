@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from siteannex.model import StagedCopy
 from siteannex.training.experiment import Experiment, Place, Sticky
 from siteannex.training.runs import Run
 
@@ -42,6 +43,8 @@ class Target:
     """What `{site.NAME}` stands for."""
     weight: int = 1
     cap: int | None = None
+    staged: Mapping[str, StagedCopy] = field(default_factory=dict)
+    """Inputs named in `staged:` that have a copy at this site, by their names in the experiment file."""
 
 
 class UnknownSiteError(Exception):

@@ -15,7 +15,7 @@ from typing import IO, Any
 from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
 from siteannex.training.dagfile import save_text
-from siteannex.training.descriptions import RUNNER, secret_files
+from siteannex.training.descriptions import RUNNER, local_images, secret_files
 from siteannex.training.experiment import Experiment
 from siteannex.training.gensubdag import Compiled
 from siteannex.training.reading import Loaded
@@ -119,7 +119,8 @@ def write_compiled(compiled: Compiled, nodes: int, dag: Path) -> Written:
 def missing_inputs(experiment: Experiment, folder: Path) -> list[str]:
     """Files that jobs bring along and that are not there: `train: data.tar.gz`. What `prepare` makes is not asked."""
     made = set(experiment.prepare.outputs) if experiment.prepare is not None else set()
-    asked = [(stage, path) for stage, work in experiment.works().items() for path in work.inputs]
+    asked = [(stage, path) for stage, work in experiment.works().items() for path in (*work.inputs, *work.staged)]
+    asked += [("submit", path) for path in local_images(experiment)]
     asked += [(f"environment.{name}", path) for name, (path, _) in secret_files(experiment).items()]
     return [
         f"{where}: {path}"

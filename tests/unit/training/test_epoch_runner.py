@@ -469,6 +469,45 @@ def test_a_secret_reaches_the_command_and_no_file(ground: Ground) -> None:
 # Other jobs
 
 
+def staged(ground: Ground, content: bytes, **said: object) -> dict[str, str]:
+    """A copy at the site, and what the job is told of it."""
+    copy = ground.folder / "site" / "copy"
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(content)
+    told = {"path": str(copy), "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), **said}
+    return {"SITEANNEX_STAGED": json.dumps({"sets/data.bin": told})}
+
+
+def test_a_staged_input_is_read_where_it_would_have_been_brought(ground: Ground) -> None:
+    env = staged(ground, b"big")
+    ended = ground.attempt(0, env=env)
+    assert ended.status == 0, ended.output
+    assert (ground.folder / "sets/data.bin").is_symlink()
+    assert (ground.folder / "sets/data.bin").read_bytes() == b"big"
+    assert ended.named("inputs.staged")[0]["verify_s"] >= 0
+    assert ground.attempt(1, env=env).status == 0, "also in a sandbox where it was linked before"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"path": "/nowhere/copy"}, "it is gone"),
+        ({"bytes": 4}, "3 bytes, not 4"),
+        ({"sha256": "0" * 64}, "its sha256 is another"),
+    ],
+)
+def test_a_staged_copy_that_is_not_what_it_was_is_never_read(ground: Ground, said: dict[str, Any], told: str) -> None:
+    ended = ground.attempt(0, env=staged(ground, b"big", **said))
+    assert ended.status == 88
+    assert told in ended.output
+    assert not (ground.folder / "started").exists()
+
+
+def test_the_sum_of_a_staged_copy_may_be_left_out(ground: Ground) -> None:
+    env = {**staged(ground, b"big", sha256="0" * 64), "SITEANNEX_STAGED_CHECK": "size"}
+    assert ground.attempt(0, env=env).status == 0
+
+
 def test_early_stopping_ends_the_run_and_the_epochs_that_follow_do_nothing(ground: Ground) -> None:
     env = {"SITEANNEX_EARLY_STOPPING": '{"metric": "val_loss", "patience": 2, "min_delta": 0.01, "mode": "min"}'}
     toy = {"losses": {"0": 1.0, "1": 0.999, "2": 1.1}}

@@ -79,6 +79,13 @@ from tests.unit.training.experiments import GOOD, read, refusal
         ("policy: shuffle", "policy: any", "experiment-invalid", "policy: any needs one {site.cpus} for all sites"),
         ("GREETING: it's fine", "SITEANNEX_RUN: '1'", "experiment-invalid", "is set for every job already"),
         ("  command: python3 train.py --lr $(lr) --width $(width)\n", "", "experiment-invalid", "what is to run?"),
+        ("  inputs: [train.py]", "  staged: [a b]", "experiment-invalid", "train.staged.0: "),
+        ("  inputs: [train.py]", "  staged: ['osdf:///x']", "experiment-invalid", "train.staged.0: "),
+        ("  inputs: [train.py]", "  inputs: [x.tar]\n  staged: [x.tar]", "experiment-invalid", "under inputs: as well"),
+        ("request_gpus = 1", "container_image = images/a.sif", "submit-invalid", "beside the experiment file"),
+        ("request_gpus = 1", "container_image = osdf:///ospool/a.sif", "", ""),
+        ("request_gpus = 1", "container_image = docker://debian:12", "", ""),
+        ("request_gpus = 1", "container_image = /home/alice/images/a.sif", "", ""),
         ("name: protein", "name: [protein", "experiment-invalid", "protein.yaml:"),
     ],
 )

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from siteannex.errors import AnnexError
+from siteannex.model import StagedCopy
 from siteannex.training.daggraph import read_graph
 from siteannex.training.render import Names, config_text, dag_lines, hook_scripts, manifest_lines
 from siteannex.training.runs import node_count
+from siteannex.training.staged import with_copies
 from siteannex.training.writing import default_dag, loose_secrets, missing_inputs, write_dag
 from tests.unit.training.experiments import GOOD, read
 
@@ -125,6 +127,29 @@ def test_one_preparation_for_all_runs(tmp_path: Path) -> None:
     changed = read(tmp_path, GOOD, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n"))
     first = json.loads(next(manifest_lines(changed.experiment)))
     assert first == {"node": "prepare", "stage": "prepare", "site": "expanse"}
+
+
+COPY = StagedCopy("a" * 64, 25, f"/scratch/alice/.siteannex/data/{'a' * 64}", "data.tar")
+BIG = ("  inputs: [train.py]", "  inputs: [train.py]\n  staged: [sets/data.tar, /big/x.tar]")
+
+
+def test_where_an_input_is_staged_jobs_are_told_its_place_and_elsewhere_they_bring_it_along(tmp_path: Path) -> None:
+    loaded = read(tmp_path, GOOD, BIG)
+    at = {("expanse", "sets/data.tar"): COPY, ("expanse", "/big/x.tar"): COPY, ("pool", "sets/data.tar"): COPY}
+    targets = with_copies(loaded.experiment, loaded.targets, lambda site, path: at.get((site, path)))
+    dag = "\n".join(dag_lines(loaded.experiment, targets, NAMES))
+    told = f'{{""path"":""{COPY.path}"",""sha256"":""{COPY.sha256}"",""bytes"":25}}'
+    there = description(dag, "train-expanse")
+    [inputs] = [line for line in there if line.startswith("transfer_input_files")]
+    assert inputs == "transfer_input_files = train.py, protein/$(run_name)/checkpoints"
+    [environment] = [line for line in there if line.startswith("environment")]
+    assert f'SITEANNEX_STAGED={{""sets/data.tar"":{told},""x.tar"":{told}}}' in environment
+    assert 'MY.SiteannexStagedAt = "/scratch/alice/.siteannex/data"' in there
+    for elsewhere in ("delta", "pool"):  # a pool without annexes sees no site's files
+        moved = description(dag, f"train-{elsewhere}")
+        assert "transfer_input_files = train.py, sets/data.tar, /big/x.tar, protein/$(run_name)/checkpoints" in moved
+        assert "STAGED" not in "".join(moved)
+    assert "STAGED" not in "".join(description(dag, "evaluate-expanse"))
 
 
 def test_hooks_keep_a_failed_job_failed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from .files import Events, digest, say, stamp, write_json
 from .gpus import Gpus
 from .place import Place, transfer_seconds
 from .recorder import Recorder
+from .staged import link_staged
 from .task import (
     BROKEN_CONTRACT,
     CANNOT_WRITE,
@@ -229,6 +230,8 @@ class Attempt:
     # The command
 
     def _unpack(self) -> None:
+        if (verified_s := link_staged(self.env)) is not None:
+            self.events.write("inputs.staged", verify_s=verified_s)
         begun = time.monotonic()
         for archive in self.options.unpack:
             if subprocess.run(["tar", "-xf", archive], check=False).returncode != 0:

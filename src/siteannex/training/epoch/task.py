@@ -28,6 +28,8 @@ NOT_FINITE = 86
 """The loss is NaN or infinite."""
 INTERRUPTED = 87
 """Told to end, and no new checkpoint came in time: work since the last one is lost."""
+NOT_STAGED = 88
+"""An input that should lie at the site does not, or is damaged."""
 
 
 class Refusal(Exception):
