@@ -75,3 +75,18 @@ def test_validate_names_a_site_it_does_not_find(tmp_path: Path) -> None:
     said = siteannex(tmp_path, "sites", "validate", "expnase")
     assert said.returncode == 10
     assert "Did you mean expanse?" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("login.expanse.sdsc.edu",), "is the file of a site 'expanse': siteannex sites check expanse compares it"),
+        (("login.example.org", "--name", "../x"), "a site's name is a small letter"),
+        (("192.0.2.10",), "a site's name is a small letter"),
+        (("alice@login.example.org",), "--login says who you are there"),
+    ],
+)
+def test_discover_rings_nobody_for_a_name_it_could_not_keep(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    ended = siteannex(tmp_path, "sites", "discover", *words)
+    assert ended.returncode == 2
+    assert said in " ".join(ended.stderr.replace("│", " ").split())

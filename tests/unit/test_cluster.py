@@ -14,7 +14,7 @@ from siteannex.scheduler.draft import LoginSeen, Seen, draft_site
 from siteannex.scheduler.drift import drifts
 from siteannex.scheduler.starts import Trial
 from siteannex.site.fields import FROM_YAML
-from siteannex.site.schema import Caps, Site
+from siteannex.site.schema import Bundle, Caps, Charge, Partition, Preemption, Site
 from tests.unit.samples import node, partition, plain_partition, site
 
 SEEN = Seen(date(2026, 11, 29), "test")
@@ -180,3 +180,45 @@ def test_an_account_that_is_gone_and_another_architecture_are_told() -> None:
 def test_what_the_site_does_not_tell_is_no_drift() -> None:
     silent = replace(read(LAB), limits=read(OLD.replace("gpu-qos|gres", "other|gres")).limits, version=None, arch=None)
     assert found(lab_file(), silent) == {}
+
+
+MORE = LAB.replace(
+    "@nodes\n",
+    "PartitionName=big MaxTime=04:00:00 State=UP\nPartitionName=small MaxTime=04:00:00 State=UP\n"
+    "@nodes\nbig|3|64|512000|(null)|(null)\nsmall|9|8|16000|(null)|(null)\ngpu|1|16|64000|gpu:plain:2|(null)\n"
+    "small|2|16|64000|gpu:a100:4|(null)\n",
+)
+"""The lab with two new partitions, and with GPUs that Slurm calls as the file calls its CPU nodes."""
+
+
+def test_new_kinds_of_node_get_names_of_their_own_and_known_ones_keep_theirs() -> None:
+    changes = {drift.key: drift.change for drift in drifts(lab_file(), read(MORE), SEEN)}
+    written = {place[1]: kind for change in changes.values() for place, kind in change.items() if place[0] == "nodes"}
+    assert {name: (kind["cores"], kind["count"]) for name, kind in written.items()} == {
+        "cpu": (64, 3),
+        "cpu-2": (8, 9),
+        "plain-2": (16, 1),
+    }
+    assert changes["partitions.gpu.nodes"]["partitions", "gpu", "nodes"] == ["a100", "plain-2"]
+    assert changes["partitions.small"]["partitions", "small"]["nodes"] == ["cpu-2", "a100"]
+
+
+def test_a_renamed_partition_keeps_what_only_a_person_knew() -> None:
+    kind = node(memory=61440)
+    charge = Charge(unit="SU", per="gpu_hour", factor=2, bundle=Bundle(memory=92 * 1024), minimum=900)
+    old = partition(
+        nodes=(kind,),
+        sharing="exclusive",
+        memory_request=None,
+        options=("--constraint=scratch",),
+        charge=charge,
+        preemption=Preemption(grace=300, requeue=False),
+    )
+    file = lab_file(partitions={**lab_file().partitions, "gpus": old}, nodes={"a100": kind})
+    file = file.model_copy(update={"partitions": {name: file.partitions[name] for name in ("debug", "gpus")}})
+    [renamed] = [each for each in drifts(file, read(LAB), SEEN) if each.key == "partitions.gpus"]
+    kept = renamed.change["partitions", "gpu"]
+    assert renamed.there == "renamed to gpu?"
+    again = Partition.model_validate({**kept, "nodes": [kind]}, context=FROM_YAML)
+    told = ("memory_request", "options", "charge", "preemption", "gpu_request")
+    assert {key: getattr(again, key) for key in told} == {key: getattr(old, key) for key in told}

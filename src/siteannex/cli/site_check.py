@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from datetime import date
+    from pathlib import Path
 
     from siteannex.scheduler.drift import Drift
     from siteannex.site.schema import Site
@@ -123,12 +125,14 @@ def discover(
     from siteannex.cli.settings import site_directories
     from siteannex.cli.wiring import Wiring
     from siteannex.scheduler.draft import LoginSeen, Seen, draft_site
+    from siteannex.site.loader import site_files
 
+    if "@" in host:
+        raise typer.BadParameter("a host alone; --login says who you are there", param_hint="HOST")
     wiring = Wiring(make_screen(json_output=json_output), user=login)
     title, today = name or site_name(host), wiring.clock.now().date()
     path = site_directories()[0] / f"{title}.yaml"
-    if path.exists() and not json_output:
-        raise typer.BadParameter(f"{path} is there already; choose another name", param_hint="--name")
+    _new_name(title, site_files(site_directories()), json_output=json_output)
     site = stand_in(title, host, today)
     listening = ListeningPrompter(wiring.prompter)
     wiring.prompter = listening
@@ -148,6 +152,16 @@ def discover(
     for line in _to_look_at(data):
         print(f"look at  {line}")
     print(f"next     siteannex sites show {title}; siteannex up {title} --cpus 1 --dry-run")
+
+
+def _new_name(name: str, known: Mapping[str, Path], *, json_output: bool) -> None:
+    """A name that a file can have and none has: a new file would hide the facts of the other without a word."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name):
+        words = "a site's name is a small letter, then small letters, digits or '-', 32 at most"
+        raise typer.BadParameter(f"{name!r}: {words}", param_hint="--name")
+    if name in known and not json_output:
+        words = f"{known[name]} is the file of a site {name!r}: siteannex sites check {name} compares it"
+        raise typer.BadParameter(f"{words}; or choose another name", param_hint="--name")
 
 
 def _keep(path: object, data: dict[str, object]) -> None:

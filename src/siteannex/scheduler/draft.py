@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -23,8 +23,13 @@ class Seen:
     source: str
 
 
-def draft_kinds(cluster: Cluster, partitions: Sequence[str]) -> tuple[Keys, dict[str, tuple[str, ...]]]:
-    """(`nodes:`, partition -> names of its kinds): one kind for each configuration met."""
+def draft_kinds(
+    cluster: Cluster, partitions: Sequence[str], taken: Collection[str] = ()
+) -> tuple[Keys, dict[str, tuple[str, ...]]]:
+    """(`nodes:`, partition -> names of its kinds, as `live_groups` orders them): one kind for each configuration met.
+
+    `taken`: names that a file has given to other kinds.
+    """
     kinds: Keys = {}
     names: dict[tuple[object, ...], str] = {}
     used: dict[str, tuple[str, ...]] = {}
@@ -33,7 +38,7 @@ def draft_kinds(cluster: Cluster, partitions: Sequence[str]) -> tuple[Keys, dict
         for group in live_groups(cluster, partition):
             key = (group.cores, group.memory_mib, group.gpu_type, group.gpus)
             if key not in names:
-                names[key] = _free_name(group, kinds)
+                names[key] = _free_name(group, {*kinds, *taken})
                 kinds[names[key]] = draft_kind(group)
             kind = kinds[names[key]]
             kind["count"] = max(kind["count"], group.count)
@@ -42,7 +47,7 @@ def draft_kinds(cluster: Cluster, partitions: Sequence[str]) -> tuple[Keys, dict
     return kinds, used
 
 
-def _free_name(group: NodeGroup, taken: Mapping[str, object]) -> str:
+def _free_name(group: NodeGroup, taken: Collection[str]) -> str:
     name = (group.gpu_type or ("gpu" if group.gpus else "cpu")).lower()
     return next(
         each

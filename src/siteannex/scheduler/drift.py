@@ -13,7 +13,6 @@ from siteannex.scheduler.draft import (
     Keys,
     Seen,
     caps_of,
-    draft_kind,
     draft_kinds,
     draft_partition,
     effective_walltime,
@@ -48,11 +47,16 @@ def drifts(
     site: Site, cluster: Cluster, seen: Seen, *, account: str | None = None, trials: Mapping[str, Trial] | None = None
 ) -> tuple[Drift, ...]:
     """Every difference, in the file's order. `trials`: what `sbatch --test-only` said of one small job a partition."""
+    fresh = _Fresh.of(site, cluster)
     return (
         *_head(site, cluster, account),
-        *(each for name, facts in site.partitions.items() for each in _partition(site, name, facts, cluster, seen)),
+        *(
+            each
+            for name, facts in site.partitions.items()
+            for each in _partition(site, name, facts, cluster, seen, fresh)
+        ),
         *_kind_counts(site, cluster),
-        *_new_partitions(site, cluster, seen),
+        *_new_partitions(site, cluster, seen, fresh),
         *_refused(site, cluster, trials or {}),
     )
 
@@ -73,7 +77,42 @@ def _same_version(here: str, there: str) -> bool:
     return here.split(".")[:2] == there.split(".")[:2]
 
 
-def _partition(site: Site, name: str, facts: Partition, cluster: Cluster, seen: Seen) -> Iterator[Drift]:
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """How kinds of node are called that the file may not know: one name for each, and none that means another."""
+
+    site: Site
+    kinds: Keys
+    names: Mapping[NodeGroup, str]
+
+    @classmethod
+    def of(cls, site: Site, cluster: Cluster) -> _Fresh:
+        kinds, used = draft_kinds(cluster, list(cluster.partitions), site.nodes)
+        pairs = ((name, live_groups(cluster, name)) for name in cluster.partitions)
+        return cls(
+            site,
+            kinds,
+            {group: kind for name, groups in pairs for group, kind in zip(groups, used[name], strict=True)},
+        )
+
+    def name(self, group: NodeGroup) -> str:
+        """The file's own name where it describes such nodes already, else a new one."""
+        return next((name for name, kind in self.site.nodes.items() if _describes(kind, group)), self.names[group])
+
+    def written(self, groups: Sequence[NodeGroup]) -> Change:
+        """What must be written under `nodes:` for these."""
+        names = {self.name(group) for group in groups} - self.site.nodes.keys()
+        return {("nodes", name): self.kinds[name] for name in sorted(names)}
+
+
+def _describes(kind: NodeKind, group: NodeGroup) -> bool:
+    """Whether a kind says all of these nodes: their GPUs, cores and memory."""
+    told = kind.cores is not None and (kind.memory or kind.memory_nominal) is not None
+    same = (kind.gpus is None) == (group.gpus == 0) and _same_gpus(kind.gpus, group)
+    return told and same and not any(_kind(kind, group))
+
+
+def _partition(site: Site, name: str, facts: Partition, cluster: Cluster, seen: Seen, fresh: _Fresh) -> Iterator[Drift]:
     if facts.request_by == "qos":
         yield from _qos_partition(name, facts, cluster)
         return
@@ -96,7 +135,7 @@ def _partition(site: Site, name: str, facts: Partition, cluster: Cluster, seen: 
         change = {("partitions", name, "sharing"): sharing}
         yield Drift(f"{where}.sharing", facts.sharing, sharing, "scontrol show partition", change)
     yield from _caps(name, facts, live_caps(cluster, live), known=bool(cluster.qos_of(name)), enforced=cluster.enforced)
-    yield from _nodes(name, facts, cluster)
+    yield from _nodes(name, facts, cluster, fresh)
 
 
 def _walltime_source(live: LivePartition, walltime: int) -> str:
@@ -133,8 +172,25 @@ def _gone(site: Site, name: str, facts: Partition, cluster: Cluster, seen: Seen)
     if new is None:
         return Drift(key, "in the file", "no such partition", source, _taken(name) | default)
     kept = draft_partition(cluster, cluster.partitions[new], [kind.name for kind in facts.nodes], seen)
-    kept["gpu_request"] = facts.gpu_request
+    kept |= _untold(facts)
     return Drift(key, name, f"renamed to {new}?", source, {**_taken(name), ("partitions", new): kept, **default})
+
+
+_UNTOLD = {"memory_request", "options", "qos", "charge", "allocation", "preemption", "restricted"}
+
+
+def _untold(facts: Partition) -> Keys:
+    """What a person wrote of a partition and no command of Slurm tells, as the file writes it."""
+    kept: Keys = facts.model_dump(include=_UNTOLD, exclude_defaults=True)
+    for inner, key, written in (
+        (kept.get("charge"), "minimum", write_duration),
+        ((kept.get("charge") or {}).get("bundle"), "memory", write_memory),
+        (kept.get("preemption"), "exempt", write_duration),
+        (kept.get("preemption"), "grace", write_duration),
+    ):
+        if inner and inner.get(key) is not None:
+            inner[key] = written(inner[key])
+    return kept | {"gpu_request": facts.gpu_request}
 
 
 def _caps(name: str, facts: Partition, live: Keys, *, known: bool, enforced: bool | None) -> Iterator[Drift]:
@@ -153,7 +209,7 @@ def _caps(name: str, facts: Partition, live: Keys, *, known: bool, enforced: boo
         yield Drift(f"partitions.{name}.caps.{key}", str(here[key]), "no limit", "sacctmgr show qos", change)
 
 
-def _nodes(name: str, facts: Partition, cluster: Cluster) -> Iterator[Drift]:
+def _nodes(name: str, facts: Partition, cluster: Cluster, fresh: _Fresh) -> Iterator[Drift]:
     groups = live_groups(cluster, name)
     if not groups:
         return
@@ -169,7 +225,7 @@ def _nodes(name: str, facts: Partition, cluster: Cluster) -> Iterator[Drift]:
     if any(kind.gpus for kind in facts.nodes):
         for group in groups:
             if group.gpus and group not in met:
-                yield _new_kind(name, facts, group)
+                yield _new_kind(name, facts, group, fresh)
 
 
 def _best(kind: NodeKind, groups: Sequence[NodeGroup]) -> NodeGroup | None:
@@ -218,14 +274,9 @@ def _kind(kind: NodeKind, group: NodeGroup) -> Iterator[Drift]:
         yield Drift(f"{where}.gpus.type", gpus.type, group.gpu_type, "sinfo", change)
 
 
-def _new_kind(name: str, facts: Partition, group: NodeGroup) -> Drift:
-    label = (group.gpu_type or "gpu").lower()
-    taken = {kind.name for kind in facts.nodes}
-    kind = next(each for number in range(1, 100) if (each := f"{label}{'' if number == 1 else number}") not in taken)
-    change: Change = {
-        ("nodes", kind): draft_kind(group),
-        ("partitions", name, "nodes"): [*(each.name for each in facts.nodes), kind],
-    }
+def _new_kind(name: str, facts: Partition, group: NodeGroup, fresh: _Fresh) -> Drift:
+    kinds = [*(each.name for each in facts.nodes), fresh.name(group)]
+    change: Change = {**fresh.written([group]), ("partitions", name, "nodes"): kinds}
     return Drift(f"partitions.{name}.nodes", "not in the file", _group_words(group), "sinfo", change)
 
 
@@ -243,7 +294,7 @@ def _kind_counts(site: Site, cluster: Cluster) -> Iterator[Drift]:
             yield Drift(f"nodes.{name}.count", str(kind.count), str(max(counts)), "sinfo", change)
 
 
-def _new_partitions(site: Site, cluster: Cluster, seen: Seen) -> Iterator[Drift]:
+def _new_partitions(site: Site, cluster: Cluster, seen: Seen, fresh: _Fresh) -> Iterator[Drift]:
     gone = [name for name in site.partitions if name not in cluster.partitions]
     for live in cluster.partitions.values():
         if live.name in site.partitions or live.hidden or live.state != "UP":
@@ -252,12 +303,11 @@ def _new_partitions(site: Site, cluster: Cluster, seen: Seen) -> Iterator[Drift]
             ("partitions", live.name) in _gone(site, name, site.partitions[name], cluster, seen).change for name in gone
         ):
             continue  # told as renamed
-        kinds, used = draft_kinds(cluster, [live.name])
-        named = {old: old if old not in site.nodes else f"{live.name}-{old}" for old in kinds}
-        change: Change = {("nodes", named[old]): kind for old, kind in kinds.items()}
-        own = [named[old] for old in used[live.name]]
+        groups = live_groups(cluster, live.name)
+        change: Change = fresh.written(groups)
+        own = list(dict.fromkeys(fresh.name(group) for group in groups))
         change[("partitions", live.name)] = draft_partition(cluster, live, own, seen)
-        words = ", ".join(_group_words(group) for group in live_groups(cluster, live.name))
+        words = ", ".join(_group_words(group) for group in groups)
         yield Drift(f"partitions.{live.name}", "not in the file", f"new: {words}", "scontrol show partition", change)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,4 +81,10 @@ def _yaml() -> YAML:
 
 
 def _replace(path: Path, text: str) -> None:
-    write_private(path, text)
+    """The file as a whole or as it was, whatever happens; where it is a link, what it leads to."""
+    real = path.resolve()
+    new = real.with_name(f"{real.name}.new")
+    write_private(new, text)
+    if real.exists():
+        shutil.copymode(real, new)
+    new.replace(real)
