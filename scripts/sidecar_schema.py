@@ -1,24 +1,29 @@
-"""Write docs/provenance-sidecar.schema.json from siteannex.training.sidecar, or `--check` that it is so."""
+"""Write the schemas of side-cars and of events in docs/ from the code, or `--check` that they are so."""
 
 import json
 import sys
 from pathlib import Path
 
-from siteannex.training.sidecar import schema
+from siteannex.training import provenance_events, sidecar
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "provenance-sidecar.schema.json"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+SCHEMAS = {
+    "provenance-sidecar.schema.json": sidecar.schema,
+    "provenance-event.schema.json": provenance_events.schema,
+}
 
 
 def main() -> int:
     """Exit status."""
-    text = json.dumps(schema(), indent=2) + "\n"
-    if "--check" not in sys.argv:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    sys.stderr.write(f"{TARGET.name} is not what the code says: run python scripts/sidecar_schema.py\n")
-    return 1
+    status = 0
+    for name, schema in SCHEMAS.items():
+        target, text = DOCS / name, json.dumps(schema(), indent=2) + "\n"
+        if "--check" not in sys.argv:
+            target.write_text(text, encoding="utf-8")
+        elif not target.is_file() or target.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{name} is not what the code says: run python scripts/sidecar_schema.py\n")
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

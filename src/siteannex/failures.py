@@ -178,6 +178,11 @@ FAILURES: dict[str, FailureKind] = {
         "Files that the jobs bring along are not there; every job would be held.",
         "Put the files where the experiment file says, or mend the names.",
     ),
+    "checkpoint-unknown": FailureKind(
+        Stage.PLAN,
+        "No side-car that can be read describes that checkpoint, or the directory is no training run's.",
+        "Name a file of RUN/checkpoints, there or pruned; for verify the directory of a run or an experiment.",
+    ),
     "dag-refused": FailureKind(
         Stage.SUBMIT,
         "condor_submit_dag did not take the DAG.",

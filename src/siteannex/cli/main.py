@@ -12,7 +12,23 @@ from typing import Annotated
 
 import typer
 
-from siteannex.cli import budget, dag, doctor, down, logs, pack, plan, session, sites, stage, status, sweep, up, why
+from siteannex.cli import (
+    budget,
+    dag,
+    doctor,
+    down,
+    logs,
+    pack,
+    plan,
+    provenance,
+    session,
+    sites,
+    stage,
+    status,
+    sweep,
+    up,
+    why,
+)
 from siteannex.errors import AnnexError
 
 app = typer.Typer(
@@ -57,6 +73,7 @@ app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("pack", epilog=pack.EXAMPLES)(pack.pack)
 app.add_typer(sites.app, name="sites")
 app.add_typer(dag.app, name="dag")
+app.add_typer(provenance.app, name="provenance")
 
 
 class Stopped(BaseException):
