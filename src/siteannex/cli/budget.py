@@ -36,7 +36,8 @@ def budget(
     if json_output:
         print(json.dumps([as_data(each) for each in accounts], indent=1))
     elif not accounts:
-        print("no annex was ever submitted from here, and no site has a budget")
+        where = f" to {' or '.join(sites)}" if sites else ""
+        print(f"no annex was ever submitted from here{where}, and no budget is set")
     else:
         rows = [
             (each.site, each.unit, _number(each.used), _number(each.reserved), _number(each.left), _number(each.cap))
@@ -53,6 +54,9 @@ def _accounts(wiring: Wiring, sites: list[str] | None) -> list[Account]:
     known = {site.name: site for site in wiring.sites()}
     caps = {name: site.defaults.budget for name, site in known.items() if site.defaults.budget is not None}
     caps |= {name: each.budget for name, each in wiring.settings.sites.items() if each.budget is not None}
+    for name in sites or ():  # a mistyped name has no budget either, and that would read as an answer
+        if name not in caps and name not in {record.plan.request.site for record in records}:
+            wiring.any_site(name)
     pairs = {(record.plan.request.site, price(record.plan)[1]) for record in records}
     pairs |= {(name, _unit(known.get(name))) for name in caps if name not in {site for site, _ in pairs}}
     return [

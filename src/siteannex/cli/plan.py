@@ -67,6 +67,9 @@ def plan(
         lifetime=lifetime,
     )
     known, clouds = _named(sites, wiring) if sites else (wiring.sites(), wiring.clouds())
+    if job and asked != Asked():
+        raise typer.BadParameter("the job says what it needs; leave sizes and --lifetime out", param_hint="--for")
+    known = [_with_account(site, wiring) for site in known]
     offers = _for_job(job, known, wiring) if job else _for_sizes(asked, known, wiring)
     offers = [_asked_there(each, wiring) for each in offers]
     cloud_offers = [] if job else _in_clouds(asked, clouds, wiring)
@@ -76,6 +79,12 @@ def plan(
     print_table(HEADER, with_cloud_rows(table(offers, wiring.clock.now()), cloud_offers))
     if any(each.plan is not None and each.trial is None for each in offers):
         wiring.screen.line("", "- under STARTS: no session is open there; siteannex login SITE, then plan again, asks")
+
+
+def _with_account(site: Site, wiring: Wiring) -> Site:
+    """The site with the account that `up` would charge there: without one, sbatch --test-only may refuse anything."""
+    account = wiring.settings.of(site.name).account
+    return site if account is None else site.model_copy(update={"account": account})
 
 
 def _named(names: Sequence[str], wiring: Wiring) -> tuple[list[Site], list[AwsSite]]:

@@ -109,8 +109,7 @@ def up(
         raise typer.BadParameter("say which, or --pending for every annex that jobs wait for", param_hint="SITE...")
     names = _each_once(sites, name)
     if dry_run:
-        for site in names:
-            _dry_run(wiring, asked, site, name, budget=budget, json_output=json_output)
+        _dry_runs(names, wiring, asked, name, budget=budget, json_output=json_output)
         return
     requests = [_request(wiring, asked, site, name) for site in names]
     if len(requests) == 1:
@@ -171,6 +170,24 @@ def _request(wiring: Wiring, asked: Asked, site: str, name: str | None) -> tuple
     facts = wiring.site(site)
     account = asked.account or wiring.settings.of(site).account
     return replace(asked, account=account).request(name or site, facts), facts
+
+
+def _dry_runs(
+    sites: list[str], wiring: Wiring, asked: Asked, name: str | None, *, budget: float | None, json_output: bool
+) -> None:
+    """Each site's plan; where none is possible the others are shown all the same, as `up` goes on there."""
+    from siteannex.cli.failure_view import exit_code, show
+    from siteannex.errors import AnnexError
+
+    codes = []
+    for site in sites:
+        try:
+            _dry_run(wiring, asked, site, name, budget=budget, json_output=json_output)
+        except AnnexError as problem:
+            show(problem.failure, as_json=json_output)
+            codes.append(exit_code(problem.failure.stage))
+    if codes:
+        raise typer.Exit(codes[0])
 
 
 def _dry_run(

@@ -35,6 +35,8 @@ class _Part:
     annex: Annex | None = None
     verdict: Verdict | None = None
     failure: StageFailure | None = None
+    bug: Exception | None = None
+    """What no failure code tells: raised again when the other sites are done, never counted as up."""
 
     @property
     def label(self) -> str:
@@ -44,11 +46,13 @@ class _Part:
 
     def attempt(self, step: Callable[[_Part], None]) -> None:
         """Take one step, unless an earlier one failed; a failure here is no reason to stop at the other sites."""
-        if self.failure is None:
+        if self.failure is None and self.bug is None:
             try:
                 step(self)
             except AnnexError as problem:
                 self.failure = problem.failure
+            except Exception as bug:  # a thread's would be lost, and the site counted as up
+                self.bug = bug
 
 
 class SiteView:
@@ -135,14 +139,19 @@ def _bring_up(
 
 def _tell(parts: Sequence[_Part], wiring: Wiring, *, json_output: bool) -> None:
     failed = [part for part in parts if part.failure is not None]
+    bugs = [part for part in parts if part.bug is not None]
     if json_output:
-        print(json.dumps([_as_data(part, wiring) for part in parts], indent=1))
+        print(json.dumps([_as_data(part, wiring) for part in parts if part.bug is None], indent=1))
     else:
         for part in failed:
             assert part.failure is not None
             show(part.failure, as_json=False)
-        up = [part.label for part in parts if part.failure is None]
+        up = [part.label for part in parts if part not in failed and part not in bugs]
         wiring.screen.line("up", f"{len(up)} of {len(parts)}: {', '.join(up) or 'none'}; siteannex status shows all")
+    if bugs:
+        wiring.screen.line(bugs[0].label, "ended by a mistake of siteannex itself:")
+        assert bugs[0].bug is not None
+        raise bugs[0].bug
     if failed:
         assert failed[0].failure is not None
         sys.exit(exit_code(failed[0].failure.stage))
