@@ -39,7 +39,7 @@ def _clean(person: Person) -> None:
     person.types("logout", "--all")
     person.shell("rm -rf ~/.config/siteannex ~/.ssh/known_hosts; condor_rm -all || true")
     # The packed EP software stays: packing takes seconds and has tests of its own.
-    person.shell("cd ~/.local/state/siteannex 2>/dev/null && rm -rf annexes locks || true")
+    person.shell("cd ~/.local/state/siteannex 2>/dev/null && rm -rf annexes locks requests || true")
 
 
 @pytest.fixture

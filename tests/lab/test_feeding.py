@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from siteannex.pool.ads import IDLE
 from tests.lab import jobs
 from tests.lab.ground import Ground
 from tests.lab.person import Person
+from tests.lab.test_experiment import folder, nodes_done, put, siteannex, wait_for_end
+
+__all__ = ["folder"]
+
+CAMPAIGN = """name: campaign
+seed: 7
+runs_per_point: 2
+train: {epochs: 2, walltime: 10m}
+submit: |
+  executable = /bin/hostname
+  transfer_executable = false
+  request_cpus = 1
+  request_memory = 200MB
+  request_disk = 1MB
+sites:
+  one: {annex: first-annex, site: lab, cap: 1}
+  two: {annex: second-annex, site: lab2}
+policy: ordered
+"""
 
 
 def test_one_command_brings_up_what_jobs_wait_for_at_two_sites(alice: Person, ground: Ground) -> None:
@@ -40,3 +63,56 @@ def test_one_command_brings_up_what_jobs_wait_for_at_two_sites(alice: Person, gr
     assert again.answers == ()
     assert "lab is up" in again.text
     assert alice.shell("ls ~/.local/state/siteannex/annexes") == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_dag_asks_for_the_annexes_it_comes_to(alice: Person, ground: Ground) -> None:
+    put(alice, "campaign.yaml", CAMPAIGN)
+    planned = siteannex(alice, "dag", "plan", "campaign.yaml")
+    assert "first-annex: not up; jobs for it wait" in planned
+    assert "siteannex up --for campaign.yaml" in planned
+    # Without `dag submit` nothing but the requests says which site an annex goes with.
+    siteannex(alice, "dag", "render", "campaign.yaml")
+    dagman = alice.shell("cd ~/exp && condor_submit_dag campaign.dag").split("cluster ")[1].split(".")[0]
+    look = "ls ~/.local/state/siteannex/requests 2>/dev/null || true"
+    files = ground.wait_for(lambda: alice.shell(look), lambda seen: bool(seen), within_s=60)
+    assert files == f"campaign.first-annex.{dagman}.json"
+    shown = ground.wait_for(
+        lambda: alice.types("status").text, lambda text: "1 job waits for first-annex" in text, within_s=60
+    )
+    assert "1 job waits for first-annex, which is not up: siteannex up --pending" in shown
+
+    up = alice.types("up", "--pending", "--yes", "--lifetime", "15m")
+    assert up.status == 0, up.text
+    assert "first-annex at lab: " in up.text
+    ground.wait_for(lambda: alice.shell(look), lambda seen: "second-annex" in seen, within_s=120)
+    told = json.loads(alice.shell(f"cat ~/.local/state/siteannex/requests/campaign.second-annex.{dagman}.json"))
+    assert (told["dag"], told["need"]["site"], told["need"]["memory_mib"]) == (int(dagman), "lab2", 200)
+    up = alice.types("up", "--pending", "--yes", "--lifetime", "15m")
+    assert up.status == 0, up.text
+    assert "there    first-annex is up" in up.text
+    wait_for_end(ground, alice)
+    assert nodes_done(alice, "campaign") == ["r00-e00", "r00-e01", "r01-e00", "r01-e01"]
+
+    # The DAG is gone, and with it what it asked for.
+    assert "wait" not in alice.types("status").text.split("NEXT")[1]
+    assert alice.types("up", "--pending", "--yes").status == 0
+    assert alice.shell(look) == ""
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_annexes_of_an_experiment_come_up_before_anything_waits(alice: Person) -> None:
+    put(alice, "campaign.yaml", CAMPAIGN)
+    asked = alice.start("up", "--for", "/home/alice/exp/campaign.yaml", "--lifetime", "10m")
+    asked.expect("Bring these 2 up")
+    asked.sendline("no")
+    asked.expect("nothing is brought up")
+    asked.close()
+    assert alice.shell("ls ~/.local/state/siteannex/annexes 2>/dev/null || true") == ""
+    up = alice.types("up", "--for", "/home/alice/exp/campaign.yaml", "--lifetime", "10m", "--yes")
+    assert up.status == 0, up.text
+    assert "2 of 2: second-annex at lab2, first-annex at lab" in up.text
+    rows = {row["annex"]: row for row in alice.types("status", "--json").json()}
+    assert {name: row["stage"] for name, row in rows.items()} == {"first-annex": "READY", "second-annex": "READY"}
+    again = alice.types("up", "--for", "/home/alice/exp/campaign.yaml", "--yes")
+    assert (again.status, again.answers) == (0, ())

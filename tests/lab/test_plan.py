@@ -32,7 +32,7 @@ def test_several_sites_come_up_together_and_one_that_cannot_is_no_reason_to_stop
 ) -> None:
     up = alice.types("up", "lab", "lab2", "--gpus", "1", "--lifetime", "20m")
     assert up.status == 0, up.text
-    assert "2 of 2 sites: lab, lab2" in up.text
+    assert "2 of 2: lab, lab2" in up.text
     assert "lab2: " in up.text
     assert len(ground.batch_jobs()) == 1
     assert lab.exec("login2", ["squeue", "-h", "-o", "%T"]).stdout.split() == ["RUNNING"]

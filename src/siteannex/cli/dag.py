@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,13 +130,15 @@ def _show_plan(loaded: Loaded, found: Matrix, charges: dict[str, str], up: list[
         _line("ceiling", "not known: write walltime: (the longest one epoch job may run) under train: and the others")
     else:
         _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once; each retry may add its own")
-    for annex, need in found.annexes.items():
+    for annex in found.annexes:
         if up is None:
             _line("annex", f"{annex}: needed (whether it is up is not known: this AP's HTCondor does not answer)")
         elif annex in up:
             _line("annex", f"{annex}: up")
         else:
-            _line("annex", f"{annex}: not up; jobs for it wait:  {need.command(annex)}")
+            _line("annex", f"{annex}: not up; jobs for it wait")
+    if up is not None and not found.annexes.keys() <= set(up):
+        _line("next", f"siteannex up --for {shlex.quote(str(loaded.path))}   brings up what is not, after one question")
 
 
 def _staged(loaded: Loaded) -> dict[str, dict[str, str | None]]:
@@ -222,12 +225,12 @@ def _render_plain(file: Path, output: Path | None, max_nodes: int, *, json_outpu
 
 
 def _write(file: Path, output: Path | None) -> Written:
-    from siteannex.cli.experiments import read_experiment
+    from siteannex.cli.experiments import read_experiment, requests_folder
     from siteannex.training.shipping import epoch_runner
     from siteannex.training.writing import default_dag, write_dag
 
     loaded = read_experiment(file)
-    return write_dag(loaded, output or default_dag(loaded), epoch_runner)
+    return write_dag(loaded, output or default_dag(loaded), epoch_runner, requests_folder())
 
 
 def _written_data(written: Written) -> dict[str, Any]:
@@ -279,9 +282,9 @@ def submit(file: File, json_output: AsJson = False) -> None:
         "submit", f"DAGMan is job {done.cluster}.0; condor_q -nobatch shows its jobs, condor_rm {done.cluster} ends it"
     )
     up = _annexes_up(list(done.annexes))
-    for annex, need in needs.items():
+    for annex in needs:
         if up is not None and annex not in up:
-            _line("annex", f"{annex} is not up; its jobs wait:  {need.command(annex)}")
+            _line("annex", f"{annex} is not up; its jobs wait:  siteannex up --pending")
 
 
 def _line(label: str, text: str) -> None:

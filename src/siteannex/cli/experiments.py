@@ -36,6 +36,11 @@ def read_experiment(file: Path) -> Loaded:
     return replace(loaded, targets=with_copies(loaded.experiment, loaded.targets, find))
 
 
+def requests_folder() -> Path:
+    """Where DAGs ask for annexes that are not up."""
+    return Places.from_environment().state / "requests"
+
+
 def known_site(name: str) -> KnownSite | None:
     """What the site file of that name says that binds jobs, None without one. AnnexError(site-invalid)."""
     if name not in site_files(site_directories()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,38 @@ from siteannex.site.loader import site_files
 from siteannex.site.schema import Site
 
 
-def queue_needs(wiring: Wiring, *, whole: bool) -> list[Need]:
-    """What idle jobs ask for. `whole`: with their sizes. AnnexError(ap-unreachable)."""
+def _in_queue(wiring: Wiring, *, whole: bool) -> list[Need]:
+    """`whole`: with their sizes."""
     return [need for each in wiring.queue().waiting(whole=whole) if (need := need_of(each)) is not None]
 
 
-def pending_needs(wiring: Wiring) -> list[Need]:
-    """What waits now. AnnexError(ap-unreachable)."""
-    return queue_needs(wiring, whole=True)
+def pending_needs(wiring: Wiring, *, whole: bool) -> list[Need]:
+    """What idle jobs ask for, and DAGs that run. AnnexError(ap-unreachable)."""
+    return [*_in_queue(wiring, whole=whole), *(need for _, need in _announced(wiring))]
+
+
+def forget_requests(wiring: Wiring, standing: Iterable[str]) -> None:
+    """Remove the requests of DAGs that are gone, and those for annexes (in lower case) that stand."""
+    from siteannex.training.requests import read_requests
+
+    there = set(standing)
+    live = {path for path, need in _announced(wiring) if need.annexes[0].lower() not in there}
+    for each in read_requests(wiring.places.state / "requests"):
+        if each.path not in live:
+            each.path.unlink(missing_ok=True)
+
+
+def _announced(wiring: Wiring) -> list[tuple[Path, Need]]:
+    """What DAGs that are still in the queue (or do not say which they are) have asked for."""
+    from siteannex.training.requests import read_requests
+
+    found = read_requests(wiring.places.state / "requests")
+    runs = {dag: bool(wiring.queue().by_id(dag, None)) for dag in {each.asked.dag for each in found} if dag}
+    return [
+        (each.path, need_from_data(each.asked.annex, asdict(each.asked.need)))
+        for each in found
+        if runs.get(each.asked.dag, True)
+    ]
 
 
 def need_from_data(annex: str, data: Mapping[str, Any]) -> Need:
@@ -48,8 +72,6 @@ def need_from_data(annex: str, data: Mapping[str, Any]) -> Need:
 
 def experiment_needs(file: Path) -> list[Need]:
     """What an experiment will ask for, from its file. AnnexErrors of reading it."""
-    from dataclasses import asdict
-
     from siteannex.cli.experiments import read_experiment
     from siteannex.training.matrix import matrix
 
@@ -77,7 +99,7 @@ def rows_of(wiring: Wiring) -> list[Row]:
 
 def wanted_beside(rows: Sequence[Row], wiring: Wiring) -> tuple[Wanted, ...]:
     """The annexes that something waits for and that are not among these, without the sizes of jobs. AnnexErrors."""
-    needs = queue_needs(wiring, whole=False)
+    needs = pending_needs(wiring, whole=False)
     return wanted(needs, standing(rows), site_names(wiring)) if needs else ()
 
 

@@ -152,7 +152,7 @@ def _up_wanted(
         lifetime_s = parse_duration_s(asked.lifetime) if asked.lifetime else None
     except ValueError as problem:
         raise typer.BadParameter(str(problem), param_hint="--lifetime") from problem
-    needs = pending_needs(wiring) if experiment is None else experiment_needs(experiment)
+    needs = pending_needs(wiring, whole=True) if experiment is None else experiment_needs(experiment)
     bounds = Bounds(lifetime_s=lifetime_s, pilots=asked.nodes, account=asked.account)
     up_wanted(needs, bounds, budget, wiring, user=user, yes=yes, dry_run=dry_run, wait=wait, json_output=json_output)
 

@@ -11,7 +11,7 @@ from typing import Any
 from siteannex.annex.demand import Need, standing, unknown_text, wanted
 from siteannex.annex.sizing import Bounds, Sized
 from siteannex.annex.texts import ceiling_text, plan_text
-from siteannex.cli.feeding import rows_of, site_names, sizes
+from siteannex.cli.feeding import forget_requests, rows_of, site_names, sizes
 from siteannex.cli.up_many import up_many
 from siteannex.cli.wiring import Wiring
 from siteannex.site.schema import Site
@@ -34,6 +34,7 @@ def up_wanted(
     Annexes that are up or coming are left alone, so that running it again does nothing twice.
     """
     stand = standing(rows_of(wiring))
+    forget_requests(wiring, stand)
     found = sizes(wanted(needs, stand, site_names(wiring)), bounds, budget, wiring)
     named = {annex.lower(): annex for need in needs for annex in need.annexes}
     alone = {named[key]: words for key, words in stand.items() if key in named}

@@ -127,14 +127,14 @@ def matrix(experiment: Experiment, targets: Mapping[str, Target]) -> Matrix:
         nodes=node_count(experiment),
         retries=experiment.retries,
         shares=tuple(shares),
-        annexes=_needs(experiment, {key: each for key, each in targets.items() if jobs[key] or jobs[ANY]}, at),
+        annexes=annex_needs(experiment, {key: each for key, each in targets.items() if jobs[key] or jobs[ANY]}, at),
     )
 
 
-def _needs(
+def annex_needs(
     experiment: Experiment, targets: Mapping[str, Target], runs_there: Mapping[str, int]
 ) -> dict[str, AnnexNeed]:
-    """Annex name -> what it is needed for, of the sites that have one."""
+    """Annex name -> what it is needed for, of the sites that have one. `runs_there`: by site, `any` for the rest."""
     found = {}
     for key, target in targets.items():
         place = experiment.sites.get(key)
@@ -143,8 +143,8 @@ def _needs(
             found[target.names["annex"]] = AnnexNeed(
                 site=place.site or key,
                 gpus=requested_gpus(experiment, "train", target),
-                cpus=place.cpus or requested_cpus(experiment, "train", target),
-                memory_mib=place.memory or requested_memory_mib(experiment, "train", target),
+                cpus=requested_cpus(experiment, "train", target) or place.cpus,
+                memory_mib=requested_memory_mib(experiment, "train", target) or place.memory,
                 gpu_memory_mib=place.gpu_memory,
                 gpu_capability=place.gpu_capability,
                 at_once=min(target.cap or most, most),

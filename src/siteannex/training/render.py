@@ -45,6 +45,8 @@ class Node:
     trained_stage: str = ""
     """For side-cars: the stage whose epoch they look at."""
     resume: bool = False
+    arrives: bool = False
+    """The run was elsewhere before, or nowhere."""
 
 
 def nodes(experiment: Experiment, run: Run) -> Iterator[Node]:
@@ -56,6 +58,7 @@ def nodes(experiment: Experiment, run: Run) -> Iterator[Node]:
         parents = ("prepare",)
     width = max(2, *(len(str(chain.epochs - 1)) for chain in experiment.chains().values()))
     whole = [(stage, chain, at) for stage, chain in experiment.chains().items() for at in range(chain.jobs)]
+    before = None
     for count, (stage, chain, at) in enumerate(whole):
         site = next(sites)
         if count == 0 and prepare is not None and prepare.per == "run":
@@ -64,8 +67,8 @@ def nodes(experiment: Experiment, run: Run) -> Iterator[Node]:
             parents = (f"{run.name}-prepare",)
         first, last = at * chain.epochs_per_job, (at + 1) * chain.epochs_per_job - 1
         name = f"{run.name}-{'e' if stage == 'train' else 'f'}{last:0{width}d}"
-        yield Node(name, stage, site, first, last, parents, resume=count > 0)
-        parents = (name,)
+        yield Node(name, stage, site, first, last, parents, resume=count > 0, arrives=site != before)
+        parents, before = (name,), site
         if evaluate is not None and (evaluate.after == "each" or count == len(whole) - 1):
             where = evaluate.sites[(run.index + count) % len(evaluate.sites)] if evaluate.sites else site
             yield Node(f"{name}-eval", "evaluate", where, first, last, parents, trained_stage=stage)
@@ -90,10 +93,11 @@ def pieces(
     """DAG and manifest side by side, run after run: lines of the one, lines of the other (none without `told`)."""
     yield _head(experiment, targets, names), _told_once(experiment)
     capped = {key for key, target in targets.items() if target.cap is not None}
+    annexes = {key: target.names["annex"] for key, target in targets.items() if "annex" in target.names}
     asked = asks_resume(experiment)
     for run in runs(experiment):
         its = tuple(nodes(experiment, run))
-        yield _run_lines(experiment, run, its, capped, asked=asked), _told(run, its) if told else ()
+        yield _run_lines(experiment, run, its, capped, annexes, asked=asked), _told(run, its) if told else ()
 
 
 def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names) -> Iterator[str]:
@@ -159,7 +163,13 @@ def asks_resume(experiment: Experiment) -> bool:
 
 
 def _run_lines(
-    experiment: Experiment, run: Run, its: Iterable[Node], capped: set[str], *, asked: bool
+    experiment: Experiment,
+    run: Run,
+    its: Iterable[Node],
+    capped: set[str],
+    annexes: Mapping[str, str],
+    *,
+    asked: bool,
 ) -> Iterator[str]:
     same = vars_text(
         {"run": str(run.index), "run_name": run.name, "run_id": run.run_id, "seed": str(run.seed)}
@@ -179,17 +189,20 @@ def _run_lines(
             yield f"PARENT {parent} CHILD {name}"
         if node.site in capped:
             yield f"CATEGORY {name} {node.site}"
-        yield from _scripts(experiment, node, folder)
+        yield from _scripts(experiment, node, folder, annexes.get(node.site) if node.arrives else None)
 
 
-def _scripts(experiment: Experiment, node: Node, folder: str) -> Iterator[str]:
+def _scripts(experiment: Experiment, node: Node, folder: str, annex: str | None) -> Iterator[str]:
+    """`annex`: the one that the run comes to with this node; it is asked for (requests.py)."""
     hooks = f"{experiment.name}/hooks"
     trained = node.stage in experiment.chains()
     stops = experiment.early_stopping is not None and (trained or node.stage == "evaluate")
-    if stops or (trained and experiment.hooks.pre is not None):
+    if stops or annex or (trained and experiment.hooks.pre is not None):
         stage = node.trained_stage or node.stage
         role = "pre" if trained else "stopped"
-        yield f"SCRIPT PRE {node.name} {hooks}/{role}.sh {node.name} {folder} {stage} {node.epoch}"
+        yield f"SCRIPT PRE {node.name} {hooks}/{role}.sh {node.name} {folder} {stage} {node.epoch}" + (
+            f" {annex}" if annex else ""
+        )
         if stops:
             yield f"PRE_SKIP {node.name} {STOPPED_EXIT}"
     if trained and experiment.hooks.post is not None:
@@ -238,16 +251,20 @@ def _told(run: Run, its: Iterable[Node]) -> Iterator[str]:
         )
 
 
-def hook_scripts(experiment: Experiment) -> dict[str, str]:
-    """File name -> the shell script that DAGMan starts around the user's hook."""
+def hook_scripts(experiment: Experiment, announcing: str = "") -> dict[str, str]:
+    """File name -> the shell script that DAGMan starts around the user's hook.
+
+    `announcing`: the shell function that asks for an annex.
+    """
     head = "#!/bin/sh\n# Written by siteannex dag render.\n"
     stopped = f'[ -e "$2/checkpoints/stopped-$3.json" ] && exit {STOPPED_EXIT}\n'
     found: dict[str, str] = {}
     hooks = experiment.hooks
-    if hooks.pre is not None or experiment.early_stopping is not None:
+    if hooks.pre is not None or experiment.early_stopping is not None or announcing:
         pre = f'{hooks.pre} "$1" "$2"\n' if hooks.pre is not None else "exit 0\n"
         skips = stopped if experiment.early_stopping is not None else ""
-        found["pre.sh"] = head + skips + pre
+        asks = f'{announcing}[ -z "$5" ] || announce "$5" "$1"\n' if announcing else ""
+        found["pre.sh"] = head + skips + asks + pre
         if experiment.early_stopping is not None and experiment.evaluate is not None:
             found["stopped.sh"] = head + stopped + "exit 0\n"
     if hooks.post is not None:

@@ -18,6 +18,8 @@ from siteannex.training.dagfile import save_text
 from siteannex.training.descriptions import RUNNER, local_images, secret_files
 from siteannex.training.experiment import Experiment
 from siteannex.training.gensubdag import Compiled
+from siteannex.training.matrix import annex_needs
+from siteannex.training.places import ANY
 from siteannex.training.reading import Loaded
 from siteannex.training.render import (
     Names,
@@ -26,7 +28,8 @@ from siteannex.training.render import (
     pieces,
     run_folders,
 )
-from siteannex.training.runs import node_count, parameters_text, runs
+from siteannex.training.requests import announcing
+from siteannex.training.runs import node_count, parameters_text, run_count, runs
 
 _RUN_OF_LINE = re.compile(r'"run_name": "([^"]+)", "run_id": "([^"]+)"')
 """As the manifest writes them."""
@@ -54,11 +57,11 @@ def companions(dag: Path, folder: Path) -> tuple[Names, Path]:
     return Names(f"{start}.config", f"{start}.status", f"{start}.jobstate"), dag.with_suffix(".manifest.jsonl")
 
 
-def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written:
+def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes], requests: Path) -> Written:
     """Write DAG, config, manifest, hooks, runner and the runs' directories. AnnexError(state-unwritable).
 
     The DAG is meant to be submitted from the experiment file's directory: all its paths are relative to that. What
-    runs have brought back already is left alone.
+    runs have brought back already is left alone. `requests`: where its nodes ask for annexes that are not up.
     """
     experiment, folder = loaded.experiment, loaded.path.parent
     names, manifest = companions(dag, folder)
@@ -74,7 +77,9 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes]) -> Written
         for path in run_folders(experiment):
             with suppress(FileExistsError):
                 os.mkdir(f"{folder}/{path}")  # noqa: PTH102  (pathlib takes thrice the time for 30,000 of them)
-        for name, text in hook_scripts(experiment).items():
+        needs = annex_needs(experiment, loaded.targets, {ANY: run_count(experiment)})
+        asks = announcing(experiment.name, needs, requests.absolute()) if needs else ""
+        for name, text in hook_scripts(experiment, asks).items():
             _replace(folder / experiment.name / "hooks" / name, text, executable=True)
         if any(work.command is not None for work in experiment.works().values()):
             _replace(folder / experiment.name / RUNNER, runner(), executable=True)

@@ -86,7 +86,10 @@ def test_a_script_that_asked_for_an_annex_is_one_our_job_names_or_the_import_tel
     told = [finding for finding in imported.findings if "its script asks for an annex at" in finding.text]
     counts = [int(m[1]) + 1 if (m := re.search(r"and (\d+) more", finding.place)) else 1 for finding in told]
     assert sum(counts) == len(elsewhere)
-    assert again.scripts == {}
+    for (node, when), script in again.scripts.items():
+        annex = script.split()[-1]
+        assert when == "PRE"
+        assert f'TargetAnnexName = "{annex}"' in again.descriptions[again.nodes[node].submit]
 
 
 def asked(body: str) -> list[str]:
