@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from siteannex.training.provenance import Verdict
+    from siteannex.training.provenance_files import RunFiles
     from siteannex.training.provenance_lineage import Link
     from siteannex.training.sidecar import SideCar
 
@@ -29,6 +30,12 @@ Examples:
   siteannex provenance verify protein
   siteannex provenance verify protein/r00 --json
 """
+MERGE_EXAMPLES = """\b
+Examples:
+  siteannex provenance merge protein
+  siteannex provenance merge protein/r00 --json
+"""
+Directory = Annotated[Path, typer.Argument(help="A run's directory, or an experiment's.", metavar="DIR")]
 Checkpoint = Annotated[
     Path, typer.Argument(help="A checkpoint (pruned ones too), its side-car, or last.ckpt.", metavar="CHECKPOINT")
 ]
@@ -138,21 +145,20 @@ def _table(links: tuple[Link, ...]) -> None:
 
 @app.command("verify", epilog=VERIFY_EXAMPLES)
 def verify_directory(
-    directory: Annotated[Path, typer.Argument(help="A run's directory, or an experiment's.", metavar="DIR")],
+    directory: Directory,
+    head: Annotated[str, typer.Option("--head", help="The hash that merge printed for this one run.")] = "",
     json_output: AsJson = False,
 ) -> None:
     """Recompute hashes, follow parents, compare side-cars with events. Exit 1 at a break; the first stands first."""
     import json
     from dataclasses import asdict
 
-    from siteannex.failures import fail
     from siteannex.training.provenance import verify
-    from siteannex.training.provenance_files import name_in, read_run, run_directories
 
-    found = run_directories(directory)
-    if not found:
-        raise fail("checkpoint-unknown", "", f"{directory} has no directory that the epoch runner worked in")
-    verdicts = verify([read_run(path, name_in(directory, path)) for path in found])
+    found = _read(directory)
+    if head and len(found) > 1:
+        raise typer.BadParameter("a hash is of one run: name its directory", param_hint="--head")
+    verdicts = verify(list(found.values()), head)
     if json_output:
         data = {"sound": not any(each.breaks for each in verdicts), "runs": [asdict(each) for each in verdicts]}
         print(json.dumps(data, indent=1))
@@ -163,10 +169,55 @@ def verify_directory(
         raise typer.Exit(1)
 
 
+@app.command("merge", epilog=MERGE_EXAMPLES)
+def merge(directory: Directory, json_output: AsJson = False) -> None:
+    """Verify, then add what is new to each run's provenance.ndjson, a chain of hashes. A break: exit 1, unwritten."""
+    import json
+    from dataclasses import asdict
+
+    from siteannex.training.provenance import verify
+    from siteannex.training.provenance_files import write_merged
+    from siteannex.training.provenance_merge import to_merge
+    from siteannex.training.provenance_merged import Merged, extended, merged_text
+
+    found = _read(directory)
+    verdicts = verify(list(found.values()))
+    if broken := [verdict for verdict in verdicts if verdict.breaks]:
+        if json_output:
+            print(json.dumps({"sound": False, "runs": [asdict(each) for each in broken]}, indent=1))
+        else:
+            for verdict in broken:
+                _tell(verdict)
+        raise typer.Exit(1)
+    told = []
+    for (path, files), verdict in zip(found.items(), verdicts, strict=True):
+        new = to_merge(files)
+        merged = extended(files.merged or Merged((), None), new)
+        if new:
+            write_merged(path, merged_text(merged))
+        told.append({"run": verdict.run, "added": len(new), "entries": len(merged.entries), "head": merged.head})
+    if json_output:
+        print(json.dumps({"sound": True, "runs": told}, indent=1))
+        return
+    for each in told:
+        _line("merged", f"{each['run']}: {each['added']} new, {each['entries']} entries, head {each['head']}")
+
+
+def _read(directory: Path) -> dict[Path, RunFiles]:
+    from siteannex.failures import fail
+    from siteannex.training.provenance_files import name_in, read_run, run_directories
+
+    found = run_directories(directory)
+    if not found:
+        raise fail("checkpoint-unknown", "", f"{directory} has no directory that the epoch runner worked in")
+    return {path: read_run(path, name_in(directory, path)) for path in found}
+
+
 def _tell(verdict: Verdict) -> None:
     counts = (
         f"epochs {verdict.epochs}, attempts {verdict.attempts}, side-cars {verdict.sidecars}, "
-        f"checkpoints compared byte for byte {verdict.compared}, pruned {verdict.pruned}"
+        f"checkpoints compared byte for byte {verdict.compared}, pruned {verdict.pruned}, "
+        f"merged {verdict.merged}"
     )
     state = f"{len(verdict.breaks)} breaks" if len(verdict.breaks) > 1 else "1 break" if verdict.breaks else "sound"
     _line("run", f"{verdict.run}: {state} ({counts})")

@@ -11,6 +11,8 @@ from siteannex.training.epoch.checkpoints import SIDECAR
 from siteannex.training.provenance_attempts import loaded_and_trained, numbered, unended, without_metrics
 from siteannex.training.provenance_events import Break, writings
 from siteannex.training.provenance_files import Car, RunFiles
+from siteannex.training.provenance_merge import since_the_merge
+from siteannex.training.provenance_merged import NAME
 from siteannex.training.provenance_run import Run, attempt_of, completed_again, name_of, replaced
 from siteannex.training.provenance_sidecars import against_metrics, misnamed, sidecars_against_events, unlike
 
@@ -30,10 +32,14 @@ class Verdict:
     """Checkpoints whose bytes were compared."""
     pruned: int
     """Side-cars of finished epochs whose checkpoint is gone."""
+    merged: int
+    """Entries of the merged file."""
+    head: str
+    """The hash of its last entry."""
 
 
-def verify(runs: Sequence[RunFiles]) -> list[Verdict]:
-    """A verdict for each run; the others serve to name what was taken from them."""
+def verify(runs: Sequence[RunFiles], head: str = "") -> list[Verdict]:
+    """A verdict for each run; the others serve to name what was taken from them. `head`: see `verify_run`."""
     names: dict[str, dict[str, str]] = {}
     for files in runs:
         names[files.name] = {
@@ -43,18 +49,20 @@ def verify(runs: Sequence[RunFiles]) -> list[Verdict]:
     verdicts = []
     for files in runs:
         others = {sha: text for name, each in names.items() if name != files.name for sha, text in each.items()}
-        verdicts.append(verify_run(files, others))
+        verdicts.append(verify_run(files, others, head))
     return verdicts
 
 
-def verify_run(files: RunFiles, elsewhere: Mapping[str, str]) -> Verdict:
-    """`elsewhere` names checkpoints of other runs by their digest."""
+def verify_run(files: RunFiles, elsewhere: Mapping[str, str], head: str = "") -> Verdict:
+    """`elsewhere` names checkpoints of other runs by their digest; `head` is how the merged file ended once."""
     owner = _owner(files)
     cars = tuple(car for car in files.cars if car.said.run.id == owner)
     logs = tuple(log for log in files.logs if log.head is None or log.head.run_id in ("", owner))
     run = Run(files, cars, logs, tuple(each for log in logs for each in writings(log)), elsewhere)
     breaks = [
         *(log.broken for log in files.logs if log.broken),
+        *since_the_merge(files),
+        *_without_head(files, head),
         *files.unreadable,
         *_strangers(files, owner),
         *numbered(run),
@@ -79,7 +87,14 @@ def verify_run(files: RunFiles, elsewhere: Mapping[str, str]) -> Verdict:
         sidecars=len(files.cars),
         compared=len(files.found),
         pruned=sum(car.said.checkpoint.file not in files.found for car in finished),
+        merged=len(files.merged.entries) if files.merged else 0,
+        head=files.merged.head if files.merged else "",
     )
+
+
+def _without_head(files: RunFiles, head: str) -> Iterator[Break]:
+    if head and not any(entry.hash == head for entry in (files.merged.entries if files.merged else ())):
+        yield Break("merged-replaced", NAME, f"no entry in it has the hash {head}: it was cut, or written anew")
 
 
 def _owner(files: RunFiles) -> str:

@@ -60,10 +60,11 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An event and the line it stands on, from 1."""
+    """An event, the line it stands on (from 1), and the same as plain JSON."""
 
     number: int
     event: Event
+    raw: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +123,18 @@ class Writing:
 def read_log(name: str, text: str) -> AttemptLog:
     """The events in a file's text."""
     rows: list[tuple[int, Event | None, str]] = []
+    lines = []
     cut = ""
     for number, line in enumerate(text.split("\n")[: None if not text.endswith("\n") else -1], 1):
         try:
             event = Event.model_validate_json(line, strict=True)
-            rows.append((number, event, _hash(json.loads(line))))
+            lines.append(Line(number, event, json.loads(line)))
+            rows.append((number, event, _hash(lines[-1].raw)))
         except (ValidationError, ValueError) as problem:
             rows.append((number, None, ""))
             cut = cut or _unreadable(problem)
     whole = text.endswith("\n")
-    lines = tuple(Line(number, event) for number, event, _ in rows if event is not None)
-    return AttemptLog(name, lines, next(_faults(name, rows, whole, cut), None))
+    return AttemptLog(name, tuple(lines), next(_faults(name, rows, whole, cut), None))
 
 
 def _hash(raw: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
-"""What a training run left on the AP, read for `siteannex provenance`: side-cars, events, digests. Reads only."""
+"""What a training run left on the AP, read for `siteannex provenance`: side-cars, events, digests."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from siteannex.training.epoch.checkpoints import SIDECAR
 from siteannex.training.epoch.files import digest
 from siteannex.training.provenance_events import FILE, AttemptLog, Break, read_log
+from siteannex.training.provenance_merged import NAME, Merged, read_merged
 from siteannex.training.sidecar import SideCar
 
 METRICS = ".metrics.jsonl"
@@ -52,6 +54,10 @@ class RunFiles:
     """The checkpoints that are there, of those a side-car describes."""
     last: Found | None
     """`last.ckpt` of the run's directory."""
+    sums: dict[str, str]
+    """sha256 of every side-car and metrics file, by its path below the run's directory."""
+    merged: Merged | None
+    """None when nothing was merged yet."""
 
 
 def run_directories(directory: Path) -> list[Path]:
@@ -91,7 +97,9 @@ def read_run(directory: Path, name: str) -> RunFiles:
     if last.is_file():
         same = [file for file in found if (folder / file).samefile(last)]
         told = found[same[0]] if same else _measured(last)
-    return RunFiles(name, tuple(cars), tuple(unreadable), tuple(logs), metrics, found, told)
+    return RunFiles(
+        name, tuple(cars), tuple(unreadable), tuple(logs), metrics, found, told, _sums(directory), _merged(directory)
+    )
 
 
 def read_cars(folder: Path) -> tuple[list[Car], list[Break]]:
@@ -129,3 +137,27 @@ def _rows(text: str) -> list[dict[str, Any]]:
         if isinstance(row, dict):
             rows.append(row)
     return rows
+
+
+def _sums(directory: Path) -> dict[str, str]:
+    patterns = (f"checkpoints/*{SIDECAR}", f"attempts/*{METRICS}")
+    paths = [path for pattern in patterns for path in directory.glob(pattern)]
+    return {str(path.relative_to(directory)): digest(path) for path in paths}
+
+
+def _merged(directory: Path) -> Merged | None:
+    path = directory / NAME
+    return read_merged(path.read_bytes().decode(errors="replace")) if path.is_file() else None
+
+
+def write_merged(directory: Path, text: str) -> None:
+    """Put the merged file in place, whole or not at all. OSError."""
+    partial = directory / f".{NAME}-{os.getpid()}"
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(directory / NAME)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def rehashed(lines: list[str]) -> list[str]:
 def test_a_pruned_campaign_with_an_eviction_is_sound(toy: Path) -> None:
     answer = ask("verify", toy)
     assert answer.exit_code == 0, answer.output
-    told = "r00: sound (epochs 4, attempts 5, side-cars 5, checkpoints compared byte for byte 1, pruned 3)"
+    told = "r00: sound (epochs 4, attempts 5, side-cars 5, checkpoints compared byte for byte 1, pruned 3, merged 0)"
     assert told in answer.output
     assert "r01: sound" in answer.output
     assert not [run["doubts"] for run in verified(toy)["runs"] if run["doubts"]]
@@ -280,3 +280,69 @@ def test_an_attempt_without_an_end_that_nothing_contradicts_is_a_doubt(toy: Path
     events(toy, 3, lambda lines: lines[:-1])
     run = verified(toy)["runs"][0]
     assert (run["breaks"], [each["kind"] for each in run["doubts"]]) == ([], ["attempt-unended"])
+
+
+def deleted_attempt(toy: Path) -> None:
+    (toy / "r00/attempts/r03-train-e0.0.0.0.ndjson").unlink()
+
+
+def merged_lines(toy: Path, change: Callable[[list[str]], list[str]]) -> None:
+    path = toy / "r00/provenance.ndjson"
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+
+
+@pytest.mark.parametrize(
+    ("tamper", "kind", "where"),
+    [
+        (deleted_attempt, "attempt-missing", "attempts/r03-train-e0.0.0.0.ndjson"),
+        (lambda toy: events(toy, 3, lambda lines: lines[:-1]), "event-missing", "attempts/r03-train-e3.0.0.0.ndjson"),
+        (
+            lambda toy: events(toy, 3, lambda lines: rehashed([line.replace("0.5", "0.1") for line in lines])),
+            "event-edited",
+            "attempts/r03-train-e3.0.0.0.ndjson",
+        ),
+        (lambda toy: sidecar(toy, 1, software__code="v2"), "sidecar-edited", "checkpoints/epoch001.ckpt" + SIDECAR),
+        (metrics_line, "metrics-edited", "attempts/r03-train-e1.0.0.0.metrics.jsonl"),
+        (
+            lambda toy: (toy / "r00/attempts/r03-train-e1.0.0.0.metrics.jsonl").unlink(),
+            "metrics-missing",
+            "attempts/r03-train-e1.0.0.0.metrics.jsonl",
+        ),
+        (lambda toy: merged_lines(toy, without(5)), "merged-edited", "provenance.ndjson:6"),
+        (lambda toy: merged_lines(toy, exchanged), "merged-edited", "provenance.ndjson:2"),
+        (lambda toy: merged_lines(toy, lambda lines: [*lines[:-1], lines[-1][:-9]]), "merged-cut-short", ""),
+    ],
+)
+def test_after_a_merge_what_nothing_else_tells_of_is_caught_too(
+    toy: Path, tamper: Tamper, kind: str, where: str
+) -> None:
+    assert ask("merge", toy).exit_code == 0
+    assert verified(toy)["sound"]
+    tamper(toy)
+    run, seen, place = first(toy)
+    assert (run, seen) == ("r00", kind), ask("verify", toy).output
+    assert place == where or kind == "merged-cut-short"
+    before = (toy / "r00/provenance.ndjson").read_bytes()
+    assert ask("merge", toy).exit_code == 1
+    assert (toy / "r00/provenance.ndjson").read_bytes() == before
+
+
+def test_a_merge_adds_only_what_is_new_and_its_old_head_stays_true(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.train(1)
+    run = tmp_path / "run"
+    head = json.loads(ask("merge", run, "--json").stdout)["runs"][0]["head"]
+    old = (run / "provenance.ndjson").read_bytes()
+    assert json.loads(ask("merge", run, "--json").stdout)["runs"][0]["added"] == 0
+    ground.interrupt(1, signal.SIGTERM, {"pause": [1, 3]})
+    assert ask("merge", run).exit_code == 0
+    ground.train(3)
+    assert ask("merge", run).exit_code == 0
+    assert (run / "provenance.ndjson").read_bytes().startswith(old)
+    assert ask("verify", run, "--head", head).exit_code == 0
+    merged = (run / "provenance.ndjson").read_text().splitlines(keepends=True)
+    (run / "provenance.ndjson").unlink()
+    answer = ask("verify", run, "--head", head)
+    assert answer.exit_code == 1
+    assert "merged-replaced run/provenance.ndjson" in answer.stdout
+    assert len(merged) > 20
