@@ -323,6 +323,17 @@ FAILURES: dict[str, FailureKind] = {
         "The cloud no longer accepts your session (or this machine's clock is wrong).",
         "Log in again (aws sso login), then run the command again: nothing recorded is lost.",
     ),
+    "cloud-unreachable": FailureKind(
+        Stage.CONNECT,
+        "The cloud's address does not answer from here.",
+        "Check your network and the region's name in the site's file.",
+        retryable=True,
+    ),
+    "cloud-client-missing": FailureKind(
+        Stage.CONNECT,
+        "The library that talks to AWS is not installed.",
+        "pip install 'siteannex[aws]'",
+    ),
     "cloud-login-needed": FailureKind(
         Stage.CONNECT,
         "There are no usable credentials for the cloud on this machine.",
@@ -507,6 +518,12 @@ FAILURES: dict[str, FailureKind] = {
         Stage.SUBMIT,
         "The cloud is too busy to answer, or failed inside.",
         "Run the command again in a minute; what was taken is not launched twice.",
+        retryable=True,
+    ),
+    "launch-uncertain": FailureKind(
+        Stage.SUBMIT,
+        "The cloud did not say whether it launched; what it may have launched bears our tags and ends by itself.",
+        "Run the command again: the same launch is asked for under the same mark, so nothing is launched twice.",
         retryable=True,
     ),
     "launch-token-reused": FailureKind(

@@ -38,11 +38,17 @@ ROWS = {
     "ExpiredToken": ("cloud-session-expired", Act.STOP),
     "ExpiredTokenException": ("cloud-session-expired", Act.STOP),
     "RequestExpired": ("cloud-session-expired", Act.STOP),
+    "EndpointConnectionError": ("cloud-unreachable", Act.STOP),
+    "ConnectTimeoutError": ("cloud-unreachable", Act.STOP),
+    "ReadTimeoutError": ("launch-uncertain", Act.RETRY),
+    "ConnectionClosedError": ("launch-uncertain", Act.RETRY),
     "TokenRetrievalError": ("cloud-login-needed", Act.STOP),
     "UnauthorizedSSOTokenError": ("cloud-login-needed", Act.STOP),
     "SSOTokenLoadError": ("cloud-login-needed", Act.STOP),
     "NoCredentialsError": ("cloud-login-needed", Act.STOP),
     "CredentialRetrievalError": ("cloud-login-needed", Act.STOP),
+    "PartialCredentialsError": ("cloud-login-needed", Act.STOP),
+    "ProfileNotFound": ("cloud-login-needed", Act.STOP),
     "AuthFailure": ("cloud-credentials-refused", Act.STOP),
     "InvalidClientTokenId": ("cloud-credentials-refused", Act.STOP),
     "SignatureDoesNotMatch": ("cloud-credentials-refused", Act.STOP),
@@ -112,6 +118,11 @@ def test_one_code_with_several_meanings_is_told_apart_by_its_words(
 ) -> None:
     judged = judge_refusal(refused(aws_code, message), "aws")
     assert (judged.failure.code, judged.act) == (code, act)
+
+
+def test_a_question_without_an_answer_is_no_launch_in_doubt() -> None:
+    judged = judge_refusal(Refused("DescribeInstances", "ReadTimeoutError", "timed out", "us-east-1"), "aws")
+    assert (judged.failure.code, judged.act) == ("cloud-unreachable", Act.RETRY)
 
 
 def test_a_quota_names_what_is_needed_and_the_page_where_it_is_raised() -> None:

@@ -1,1 +1,1 @@
-"""AWS: what a request becomes there, what its instances boot with, what EC2's refusals mean. Pure so far."""
+"""AWS: what a request becomes there, what its instances boot with, what EC2 says; the one importer of boto3."""

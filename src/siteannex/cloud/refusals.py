@@ -81,6 +81,9 @@ _SPOT_ROLE = Meaning("spot-role-missing", Act.STOP, "your account lacks the serv
 _PERMISSION = Meaning("cloud-permission-missing", Act.STOP, "you may not {operation} in {region}")
 _EXPIRED = Meaning("cloud-session-expired", Act.STOP, "your AWS session has ended")
 _SKEW = Meaning("cloud-session-expired", Act.STOP, "AWS calls the request expired: the session, or this clock")
+_UNREACHABLE = Meaning("cloud-unreachable", Act.STOP, "AWS does not answer from here in {region}")
+_LOST = Meaning("launch-uncertain", Act.RETRY, "AWS did not answer the request to {operation}", retry_s=60)
+_SILENT = Meaning("cloud-unreachable", Act.RETRY, "AWS did not answer the request to {operation}", retry_s=60)
 _LOGIN = Meaning("cloud-login-needed", Act.STOP, "there are no usable AWS credentials here")
 _KEYS = Meaning("cloud-credentials-refused", Act.STOP, "AWS does not accept your credentials in {region}")
 _MFA = Meaning("cloud-mfa-refused", Act.ASK_AGAIN, "AWS refused the one-time code")
@@ -119,11 +122,17 @@ MEANINGS: Mapping[str, Meaning] = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
     "RequestExpired": _SKEW,
+    "EndpointConnectionError": _UNREACHABLE,
+    "ConnectTimeoutError": _UNREACHABLE,
+    "ReadTimeoutError": _LOST,
+    "ConnectionClosedError": _LOST,
     "TokenRetrievalError": _LOGIN,
     "UnauthorizedSSOTokenError": _LOGIN,
     "SSOTokenLoadError": _LOGIN,
     "NoCredentialsError": _LOGIN,
     "CredentialRetrievalError": _LOGIN,
+    "PartialCredentialsError": _LOGIN,
+    "ProfileNotFound": _LOGIN,
     "AuthFailure": _KEYS,
     "InvalidClientTokenId": _KEYS,
     "SignatureDoesNotMatch": _KEYS,
@@ -181,7 +190,8 @@ def _meaning(refused: Refused) -> Meaning:
         return _PROFILE
     if refused.code == "AccessDenied" and "multifactorauthentication" in said:
         return _MFA
-    return MEANINGS.get(refused.code, _UNKNOWN)
+    meaning = MEANINGS.get(refused.code, _UNKNOWN)
+    return _SILENT if meaning is _LOST and refused.operation != "RunInstances" else meaning
 
 
 def _evidence(refused: Refused) -> list[Evidence]:
