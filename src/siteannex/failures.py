@@ -193,6 +193,17 @@ FAILURES: dict[str, FailureKind] = {
         "This experiment's DAG is in the queue already; a second one would train the same runs twice.",
         "condor_q shows it; wait for its end, or condor_rm it first: its rescue file keeps what is done.",
     ),
+    "archive-impossible": FailureKind(
+        Stage.PLAN,
+        "These runs cannot be archived there; nothing was copied or removed.",
+        "Read what was seen above; the archive must be a place of its own for this experiment.",
+    ),
+    "archive-differs": FailureKind(
+        Stage.PLAN,
+        "A file in the archive is not what was copied; nothing of its run was removed.",
+        "Run the command again; if it happens again, distrust the archive's disk.",
+        retryable=True,
+    ),
     # PACK: the EP software
     "ep-source-missing": FailureKind(
         Stage.PACK,

@@ -250,7 +250,7 @@ def _retarget(job_id: str, found: Sequence[Match], table: Sequence[Row], column:
     return tuple(fit)
 
 
-_NOT_SIZE = frozenset({"walltime", "draining", "annex"})
+_NOT_SIZE = frozenset({"walltime", "draining", "annex", "container", "plug-in"})
 """Refusals that another annex of the same name would not mend."""
 
 
@@ -316,6 +316,10 @@ def _mend(job: Ad, job_id: str, match: Match, row: Row, cell: Cell) -> str | Non
         if row.by == AP:
             return f"{row.asks}: a rule of your AP; its admin knows it"
         return f"{row.asks} is in your submit file's requirements: change it there (condor_qedit {job_id} Requirements)"
+    if row.kind == "container":
+        return f"what apptainer said there: siteannex logs {annex}; a site that has it: siteannex sites show SITE"
+    if row.kind == "plug-in":
+        return f"give the file by plain transfer or https://, or put it there once: siteannex stage {site} FILE"
     if row.kind in ("walltime", "draining"):
         return f"when it has ended: siteannex up {site} --name {annex}"
     return None

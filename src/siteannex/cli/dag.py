@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from siteannex.cli import dag_import, dag_prune, dag_status
+from siteannex.cli import dag_archive, dag_import, dag_prune, dag_status
 
 if TYPE_CHECKING:
     from siteannex.training.matrix import Matrix
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from siteannex.training.writing import Written
 
 app = typer.Typer(
-    help="Experiments: plan, render, submit, import, status.", no_args_is_help=True, rich_markup_mode=None
+    help="Experiments: plan, render, submit, import, status, archive.", no_args_is_help=True, rich_markup_mode=None
 )
 
 PLAN_EXAMPLES = """\b
@@ -41,6 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 app.command("import", epilog=dag_import.EXAMPLES)(dag_import.import_files)
 app.command("status", epilog=dag_status.EXAMPLES)(dag_status.status)
 app.command("prune", epilog=dag_prune.EXAMPLES)(dag_prune.prune_runs)
+app.command("archive", epilog=dag_archive.EXAMPLES)(dag_archive.archive)
 
 
 @app.command("plan", epilog=PLAN_EXAMPLES)

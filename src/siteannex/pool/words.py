@@ -104,6 +104,23 @@ def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
+_CONTAINER_ATTRIBUTES = ("HasContainer", "HasSIF", "HasDockerURL", "HasSandboxImage", "HasSingularity", "HasDocker")
+"""What a container needs, as condor_submit asks it (25.14.1): one row for them all."""
+
+
+def _containers(slot: Ad) -> str:
+    """What the pilot found and tried on the node, else what the startd says."""
+    if said := text_of(slot, "SiteannexContainers"):
+        return said.removesuffix(" here")
+    lacks_namespaces = any(key.lower() == "hasusernamespaces" and value is False for key, value in slot.items())
+    return "no user namespaces there" if lacks_namespaces else "no apptainer that works"
+
+
+def _plug_ins(slot: Ad) -> str:
+    methods = text_of(slot, "HasFileTransferPluginMethods")
+    return f"plug-ins for {', '.join(methods.split(','))} only" if methods else "no transfer plug-ins"
+
+
 def _until(slot: Ad) -> str:
     return "it takes no new jobs: its walltime ends soon" if count_of(slot, "SiteannexEndsAt") else "START says no"
 
@@ -173,6 +190,22 @@ _RULES = (
         mentions("OpSys"),
         lambda _, text: f"system {_literal(text, text)}",
         lambda slot: text_of(slot, "OpSys"),
+    ),
+    _Rule(
+        "container",
+        SUBMIT,
+        (Side.JOB,),
+        mentions(*_CONTAINER_ATTRIBUTES),
+        lambda job, _: f"a container, {text_of(job, 'ContainerImage', 'DockerImage') or 'by apptainer'}",
+        _containers,
+    ),
+    _Rule(
+        "plug-in",
+        SUBMIT,
+        (Side.JOB,),
+        mentions("HasFileTransferPluginMethods"),
+        lambda _, text: f"transfer by {_literal(text, 'a plug-in')}://",
+        _plug_ins,
     ),
     _Rule(
         "transfer",

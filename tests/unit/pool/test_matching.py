@@ -146,6 +146,52 @@ def test_what_only_the_node_can_tell_is_unknown_before_it_is_there(queue: PaperQ
     assert match.says is Says.UNKNOWN
 
 
+IN_OSDF = {
+    "ContainerImage": '"train.sif"',
+    # As condor_submit 25.14.1 writes it for container_image = osdf:///ospool/ap40/train.sif.
+    "Requirements": '(TARGET.AnnexName == "sweep1") && TARGET.HasContainer && TARGET.HasSIF && (TARGET.HasFileTransfer '
+    '&& stringListIMember("osdf",TARGET.HasFileTransferPluginMethods))',
+}
+PLUG_INS = {"HasFileTransferPluginMethods": '"data,ftp,http,https"', "HasFileTransfer": "true"}
+
+
+@pytest.mark.parametrize(
+    ("slot", "has"),
+    [
+        ({"SiteannexContainers": '"no apptainer here"'}, "no apptainer"),
+        (
+            {"SiteannexContainers": '"apptainer 1.3.1 does not work (user namespaces are off): FATAL"'},
+            "apptainer 1.3.1 does not work (user namespaces are off): FATAL",
+        ),
+        ({"HasUserNamespaces": "false"}, "no user namespaces there"),
+        ({}, "no apptainer that works"),
+    ],
+)
+def test_what_a_container_misses_on_a_node(queue: PaperQueue, slot: dict[str, str], has: str) -> None:
+    match, table = against(queue, ad(JOB, IN_OSDF), ad(SLOT, PLUG_INS, slot))
+    assert match.says is Says.NO
+    assert says(table) == {
+        "a container, train.sif": f"no: {has}",
+        "transfer by osdf://": "no: plug-ins for data, ftp, http, https only",
+    }
+
+
+def test_a_node_that_has_what_a_container_needs(queue: PaperQueue) -> None:
+    has = {"HasContainer": "true", "HasSIF": "true", "HasFileTransferPluginMethods": '"https,osdf"'}
+    match, _ = against(queue, ad(JOB, IN_OSDF), ad(SLOT, PLUG_INS, has))
+    assert match.says is Says.YES
+
+
+def test_containers_and_plug_ins_are_not_promised_before_a_node_is_seen(queue: PaperQueue) -> None:
+    wants = {**IN_OSDF, "Requirements": IN_OSDF["Requirements"].replace('(TARGET.AnnexName == "sweep1") && ', "")}
+    match, table = against(queue, ad(JOB, wants), predicted_slot(plan(), site(), AP_WORDS), predicted=True)
+    assert match.says is Says.UNKNOWN
+    assert says(table) == {
+        "a container, train.sif": "seen only on the node",
+        "transfer by osdf://": "seen only on the node",
+    }
+
+
 def test_capabilities_by_the_name_a_driver_reports() -> None:
     known = {
         "NVIDIA A100-SXM4-40GB": 8.0,
