@@ -145,12 +145,14 @@ def _epochs(run: Run) -> Iterator[Break]:
     for car in (car for car in run.cars if car.said.checkpoint.complete):
         done.setdefault(car.said.run.stage, {}).setdefault(car.said.epoch, []).append(car)
     for stage, epochs in done.items():
-        for epoch in range(max(epochs) + 1):
-            cars = epochs.get(epoch, [])
+        expected = 0
+        for epoch, cars in sorted(epochs.items()):
             standing = [car for car in cars if car.said.checkpoint.sha256 not in old]
-            if not cars:
-                yield Break("epoch-missing", "checkpoints", f"no side-car of epoch {epoch} of {stage}; later ones are")
-            elif len(cars) > 1 and len(standing) > 1:
+            if epoch > expected:
+                gone = f"epoch {expected}" if epoch == expected + 1 else f"epochs {expected} to {epoch - 1}"
+                yield Break("epoch-missing", "checkpoints", f"no side-car of {gone} of {stage}; later ones are there")
+            expected = epoch + 1
+            if len(cars) > 1 and len(standing) > 1:
                 names = ", ".join(car.said.checkpoint.file for car in standing)
                 yield Break("epoch-twice", standing[-1].where, f"epoch {epoch} of {stage} was completed by {names}")
 

@@ -17,10 +17,10 @@ def numbered(run: Run) -> Iterator[Break]:
         if (twin := first.setdefault(log.head.hash, log.name)) != log.name:
             yield Break("attempt-repeated", f"attempts/{log.name}", f"the same events as in attempts/{twin}")
         stem, _, number = log.name.removesuffix(FILE).rpartition(".")
-        for before in range(int(number) if number.isdecimal() else 0):
-            if f"{stem}.{before}{FILE}" not in names:
-                text = f"it is gone, and attempts/{log.name} was written after it"
-                yield Break("attempt-missing", f"attempts/{stem}.{before}{FILE}", text)
+        before = f"{stem}.{int(number) - 1 if number.isdecimal() else 0}{FILE}"
+        if number.isdecimal() and int(number) > 0 and before not in names:
+            text = f"it is gone, and attempts/{log.name} was written after it"
+            yield Break("attempt-missing", f"attempts/{before}", text)
 
 
 def loaded_and_trained(run: Run) -> Iterator[Break]:
@@ -63,6 +63,7 @@ def unended(run: Run) -> tuple[list[Break], list[Break]]:
             continue
         event = log.lines[-1].event
         mine = [each.get("epoch") for each in writings(log) if each.get("complete")]
+        mine = [epoch for epoch in mine if isinstance(epoch, int)]
         text = f"its last event is {event.seq} ({event.type}), not the attempt's end: "
         if mine and max(mine) < newest.get(event.stage, -1) and event.node not in ended:
             text += "events are missing, as later epochs exist and no other attempt of this node tells of a good end"

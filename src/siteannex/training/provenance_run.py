@@ -22,9 +22,9 @@ class Run:
         """Side-cars of a checkpoint with these bytes."""
         return [car for car in self.cars if car.said.checkpoint.sha256 == sha256]
 
-    def whose(self, sha256: str | None) -> str:
+    def whose(self, sha256: object) -> str:
         """What another run calls a checkpoint with these bytes, as the end of a sentence; empty when none does."""
-        return f"; it is {self.elsewhere[sha256]}" if sha256 is not None and sha256 in self.elsewhere else ""
+        return f"; it is {self.elsewhere[sha256]}" if isinstance(sha256, str) and sha256 in self.elsewhere else ""
 
 
 def known(run: Run, sha256: str | None) -> bool:
@@ -55,10 +55,13 @@ def replaced(run: Run, writing: Writing) -> bool:
     """Whether an attempt tells why that epoch was trained again."""
     for log in run.logs:
         for aside in log.payloads("checkpoint.set_aside"):
-            if (aside.get("expected") or {}).get("sha256") == writing.get("sha256"):
+            expected = aside.get("expected")
+            if isinstance(expected, dict) and expected.get("sha256") == writing.get("sha256"):
                 return True
         for again in log.payloads("epoch.repeated"):
-            if log is not writing.log and writing.get("epoch") in range(again.get("first", 0), again.get("before", 0)):
+            first, before = again.get("first"), again.get("before")
+            told = isinstance(first, int) and isinstance(before, int) and writing.get("epoch") in range(first, before)
+            if told and log is not writing.log:
                 return True
     return False
 

@@ -70,6 +70,7 @@ def _contradictions(car: Car, writing: Writing) -> Iterator[Break]:
         told += [(f"training.{name}", raw["training"][name], ended.get(name)) for name in names]
     if writing.completed is not None and raw["checkpoint"]["complete"]:
         told += _each("training.metrics", raw["training"]["metrics"], writing.completed.get("metrics"))
+        told.append(("epoch", raw["epoch"], writing.completed.get("epoch")))
         told.append(("training.seconds", raw["training"]["seconds"], writing.completed.get("seconds")))
     for name, here, there in told:
         if here != there:

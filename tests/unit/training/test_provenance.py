@@ -346,3 +346,23 @@ def test_a_merge_adds_only_what_is_new_and_its_old_head_stays_true(tmp_path: Pat
     assert answer.exit_code == 1
     assert "merged-replaced run/provenance.ndjson" in answer.stdout
     assert len(merged) > 20
+
+
+@pytest.mark.parametrize("nonsense", [None, "x", [], {}, -1, 10**18])
+def test_events_that_a_forger_filled_with_nonsense_are_told(toy: Path, nonsense: object) -> None:
+    def filled(lines: list[str]) -> list[str]:
+        made = [json.loads(line) for line in lines]
+        for event in made:
+            event["payload"] = dict.fromkeys(event["payload"], nonsense)
+        aside = {**made[0], "type": "checkpoint.set_aside", "payload": {"expected": nonsense}}
+        again = {**made[0], "type": "epoch.repeated", "payload": {"first": nonsense, "before": nonsense}}
+        return rehashed([json.dumps(event) for event in (*made[:-1], aside, again, made[0])])
+
+    events(toy, 1, filled)
+    assert first(toy)[0] == "r00"
+
+
+def test_an_epoch_far_beyond_the_others_is_one_break_of_its_kind(toy: Path) -> None:
+    sidecar(toy, 3, epoch=10**12)
+    kinds = [each["kind"] for each in verified(toy)["runs"][0]["breaks"]]
+    assert kinds.count("epoch-missing") == 1
