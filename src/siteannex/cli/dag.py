@@ -131,14 +131,15 @@ def _show_plan(loaded: Loaded, found: Matrix, charges: dict[str, str], up: list[
         _line("ceiling", "not known: write walltime: (the longest one epoch job may run) under train: and the others")
     else:
         _line("ceiling", f"{ceiling:g} GPU-h when every job takes its whole walltime, once; each retry may add its own")
+    standing = _standing(list(found.annexes))
     for annex in found.annexes:
         if up is None:
             _line("annex", f"{annex}: needed (whether it is up is not known: this AP's HTCondor does not answer)")
         elif annex in up:
             _line("annex", f"{annex}: up")
         else:
-            _line("annex", f"{annex}: not up; jobs for it wait")
-    if up is not None and not found.annexes.keys() <= set(up):
+            _line("annex", f"{annex}: {standing.get(annex, 'not up; jobs for it wait')}")
+    if up is not None and not found.annexes.keys() <= {*up, *standing}:
         _line("next", f"siteannex up --for {shlex.quote(str(loaded.path))}   brings up what is not, after one question")
 
 
@@ -174,6 +175,17 @@ def _annexes_up(names: list[str]) -> list[str] | None:
         return annexes_up(names)
     except AnnexError:
         return None
+
+
+def _standing(names: list[str]) -> dict[str, str]:
+    """How annexes stand that are coming, or failed; empty when that cannot be told."""
+    from siteannex.cli.feeding import annexes_standing
+    from siteannex.errors import AnnexError
+
+    try:
+        return annexes_standing(names)
+    except AnnexError:
+        return {}
 
 
 @app.command("render", epilog=RENDER_EXAMPLES)
@@ -283,9 +295,10 @@ def submit(file: File, json_output: AsJson = False) -> None:
         "submit", f"DAGMan is job {done.cluster}.0; condor_q -nobatch shows its jobs, condor_rm {done.cluster} ends it"
     )
     up = _annexes_up(list(done.annexes))
-    for annex in needs:
-        if up is not None and annex not in up:
-            _line("annex", f"{annex} is not up; its jobs wait:  siteannex up --pending")
+    standing = _standing(list(done.annexes))
+    missing = [annex for annex in needs if up is not None and annex not in up and annex not in standing]
+    if missing:
+        _line("annex", f"not up, jobs wait for {', '.join(missing)}:  siteannex up --pending")
 
 
 def _line(label: str, text: str) -> None:

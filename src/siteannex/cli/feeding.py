@@ -48,19 +48,19 @@ def _announced(wiring: Wiring) -> list[tuple[Path, Need]]:
     found = read_requests(wiring.places.state / "requests")
     runs = {dag: bool(wiring.queue().by_id(dag, None)) for dag in {each.asked.dag for each in found} if dag}
     return [
-        (each.path, need_from_data(each.asked.annex, asdict(each.asked.need)))
+        (each.path, _need(each.asked.annex, asdict(each.asked.need)))
         for each in found
         if runs.get(each.asked.dag, True)
     ]
 
 
-def need_from_data(annex: str, data: Mapping[str, Any]) -> Need:
+def _need(annex: str, data: Mapping[str, Any]) -> Need:
     """What an experiment's jobs want of an annex (`matrix.AnnexNeed` as JSON, of this version or an older one)."""
     return Need(
         annexes=(annex,),
         jobs=max(1, int(data.get("at_once") or 1)),
         waiting=False,
-        site=data.get("site"),
+        site=site if (site := data.get("site")) in _known_sites() else None,
         gpus=int(data.get("gpus") or 0),
         cpus=int(data.get("cpus") or 1),
         memory_mib=int(data.get("memory_mib") or 0),
@@ -77,18 +77,33 @@ def experiment_needs(file: Path) -> list[Need]:
 
     loaded = read_experiment(file)
     found = matrix(loaded.experiment, loaded.targets)
-    return [need_from_data(annex, asdict(need)) for annex, need in found.annexes.items()]
+    return [_need(annex, asdict(need)) for annex, need in found.annexes.items()]
 
 
 def site_names(wiring: Wiring) -> dict[str, str]:
     """Annex name in lower case -> the site file it goes with: its own name's, what an experiment said, its last one."""
-    from siteannex.cli.settings import site_directories
     from siteannex.training.submission import Records
 
-    known = {name.lower(): name for name in site_files(site_directories())}
+    files = _known_sites()
+    known = {name.lower(): name for name in files}
     for record in Records(wiring.places.state, wiring.clock).all():
-        known |= {annex.lower(): str(need["site"]) for annex, need in record.annexes.items() if need.get("site")}
+        said = {annex.lower(): str(need.get("site")) for annex, need in record.annexes.items()}
+        known |= {annex: site for annex, site in said.items() if site in files}
     return known | {annex.name.lower(): annex.plan.request.site for annex in wiring.store.annexes()}
+
+
+def _known_sites() -> frozenset[str]:
+    from siteannex.cli.settings import site_directories
+
+    return frozenset(site_files(site_directories()))
+
+
+def annexes_standing(names: Sequence[str]) -> dict[str, str]:
+    """Those of these annexes that are up or coming, or must be looked after, and how they stand. AnnexErrors."""
+    from siteannex.cli.screen import make_screen
+
+    stand = standing(rows_of(Wiring(make_screen(json_output=True))))
+    return {name: stand[name.lower()] for name in names if name.lower() in stand}
 
 
 def rows_of(wiring: Wiring) -> list[Row]:
