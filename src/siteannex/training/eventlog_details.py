@@ -16,11 +16,10 @@ _NODE = re.compile(rb"(?m)^\s*(?:DAG Node: (\S+)|DAGNodeName = \"([^\"]+)\")")
 _CODES = re.compile(rb"Code (-?\d+) Subcode (-?\d+)")
 _CODE_LINE = re.compile(r"\s*Code (-?\d+) Subcode (-?\d+)\s*")
 _VALUE = re.compile(rb"\((?:return value|signal) (-?\d+)\)")
-_SENT = re.compile(rb"(?m)^\s*(\d+)(?:\.\d+)?  -  Run Bytes Sent By Job")
-_RECEIVED = re.compile(rb"(?m)^\s*(\d+)(?:\.\d+)?  -  Run Bytes Received By Job")
+_SENT, _RECEIVED = b"  -  Run Bytes Sent By Job", b"  -  Run Bytes Received By Job"
 _REASON = re.compile(rb"(?m)^\s*Reason: (.*)$|return value -?\d+\)\n\t(?!\t|\d|Part)(.*)$")
 """A requeued job's reason has no label and stands below its return value."""
-_ATTRIBUTE = re.compile(rb"(?m)^\s*(\w+) = (.*)$")
+_ATTRIBUTE = re.compile(rb"\n[ \t]*(\w+) = ([^\n]*)")
 _ALIAS = re.compile(rb"[?&]alias=([^&>\s]+)")
 _HOST = re.compile(rb"host: (<[^>\s]*>|\S+)")
 _QUEUED = re.compile(rb"Seconds spent in queue: (\d+)")
@@ -85,8 +84,12 @@ class End:
     reason: str
     sent_bytes: int
     received_bytes: int
-    usage: Mapping[str, Use]
-    """By name with unit, as `Memory (MB)`."""
+    event: Event
+
+    @property
+    def usage(self) -> dict[str, Use]:
+        """The table of resources, by name with unit, as `Memory (MB)`."""
+        return usage_of(self.event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +155,9 @@ def end_of(event: Event) -> End:
         code=int(codes[1]) if codes else None,
         subcode=int(codes[2]) if codes else None,
         reason=_text(reason[1] or reason[2] or b"").strip() if reason else "",
-        sent_bytes=_first(_SENT, raw),
-        received_bytes=_first(_RECEIVED, raw),
-        usage=usage_of(event),
+        sent_bytes=_before(raw, _SENT),
+        received_bytes=_before(raw, _RECEIVED),
+        event=event,
     )
 
 
@@ -224,6 +227,14 @@ def kind_of(event: Event) -> Kind | None:
 def _first(pattern: re.Pattern[bytes], raw: bytes) -> int:
     match = pattern.search(raw)
     return int(match[1]) if match else 0
+
+
+def _before(raw: bytes, words: bytes) -> int:
+    """The whole number before some words, 0 where they are not there. Some versions write `123.0`."""
+    end = raw.find(words)
+    text = raw[raw.rfind(b"\n", 0, end) + 1 : end].strip() if end >= 0 else b""
+    whole = text.partition(b".")[0]
+    return int(whole) if whole.isdigit() else 0
 
 
 def _whole(text: str) -> int:

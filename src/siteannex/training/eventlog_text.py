@@ -21,8 +21,9 @@ _HEADER = re.compile(
     rb"((\d{3}) \((-?\d+)\.(-?\d+)\.(-?\d+)\)) "
     rb"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d/\d\d \d\d:\d\d):(\d\d(?:\.\d+)?)(Z)?(?= |\n|$)"
 )
-_ANOTHER = b") 20"
-"""What no event with a dated header has a second time, unless another event is in it (or a text that looks so)."""
+_ANOTHER = b".000) 20"
+"""What no event with a dated header has a second time, unless another event is in it (or a text that looks so): the end
+of HTCondor's unused third number, and the century."""
 _SECONDS = {f":{second:02} ".encode(): float(second) for second in range(61)}
 _MOST_KNOWN = 65_536
 _EVENT_BEGINS = re.compile(rb"\d{3} \(|.{0,4}\Z", re.DOTALL)
@@ -148,24 +149,27 @@ class Splitter:
     def _cut(self, blobs: list[bytes]) -> list[Event]:
         """The hot loop: a log repeats its jobs, minutes and seconds, so that most headers are three look-ups."""
         events: list[Event] = []
-        add, new, known, minutes, second = events.append, tuple.__new__, self._known, self.stamps.minutes, _SECONDS.get
+        add, new, known, minutes, seconds = events.append, tuple.__new__, self._known, self.stamps.minutes, _SECONDS
         offset, last = self.offset, self.stamps.last
         for place, blob in enumerate(blobs):
             close = blob.find(b")", 5, 48)
-            ids, base, after = known.get(blob[:close]), minutes.get(blob[close + 2 : close + 18]), None
-            if ids is not None and base is not None and blob.find(_ANOTHER, close + 1) < 0:
-                after = second(blob[close + 18 : close + 22])
-            if after is None:
+            event = None
+            with_another = blob.find(_ANOTHER, close + 1) >= 0
+            try:
+                at = minutes[blob[close + 2 : close + 18]] + seconds[blob[close + 18 : close + 22]]
+                event = new(Event, (*known[blob[:close]], at, offset, blob))
+            except KeyError:
+                pass
+            if event is None or with_another:
                 self.stamps.last = last
                 following = blobs[place + 1] if place + 1 < len(blobs) else self._rest
                 events += self._mend(blob, offset, following)
                 last = self.stamps.last
             else:
-                at = base + after  # type: ignore[operator]
                 if at < last:
                     self.stamps.went_back(last, at)
                 last = at
-                add(new(Event, (*ids, at, offset, blob)))  # type: ignore[misc]
+                add(event)
             offset += len(blob) + 5
         self.offset, self.stamps.last = offset, last
         return events
@@ -177,6 +181,9 @@ class Splitter:
         header (then two events were written into each other, and no line of a body says whose it is). An event that
         another one cuts off keeps its whole lines.
         """
+        head = _HEADER.match(blob)
+        if head is not None and head[6][4:5] == b"-" and blob.find(_ANOTHER, head.end()) < 0:
+            return self._event(head, offset, blob)
         heads = list(_HEADER.finditer(blob))
         if not heads or heads[0].start():
             self._hurt(offset, heads[0].start() if heads else len(blob), "no header")
