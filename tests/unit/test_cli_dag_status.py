@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import pexpect
 import pytest
 from typer.testing import CliRunner
 
@@ -93,3 +95,29 @@ def test_a_directory_without_a_dag_is_an_error_that_says_what_to_give(tmp_path: 
 def test_a_zone_that_does_not_exist_is_refused(folder: Path) -> None:
     result = CliRunner().invoke(app, ["status", str(folder), "--timezone", "Mars/Olympus"])
     assert result.exit_code == 2
+
+
+def test_the_watched_screen_follows_the_log_and_ends_at_ctrl_c(folder: Path) -> None:
+    path = folder / "x.dag.nodes.log"
+    command = [
+        sys.executable,
+        "-c",
+        "from siteannex.cli.main import main; main()",
+        "dag",
+        "status",
+        "--log",
+        str(path),
+        "--watch",
+    ]
+    screen = pexpect.spawn(command[0], command[1:], encoding="utf-8", dimensions=(30, 120), timeout=60)
+    try:
+        screen.expect("Ctrl-C ends this view and nothing else")
+        screen.expect("1 idle, 2 completed")
+        with path.open("a") as log:
+            log.write(twin.executing(14, 5800))
+        screen.expect("1 running, 2 completed")
+        screen.sendintr()
+        screen.expect("Stopped watching")
+        screen.expect(pexpect.EOF)
+    finally:
+        screen.close(force=True)

@@ -290,11 +290,8 @@ def _watch(view: _View) -> None:
         lines = [head, *view.lines(height=console.height - 1)]
         return Text("\n".join(line[: console.width - 1] for line in lines[: console.height - 1]), no_wrap=True)
 
-    try:
-        with Live(drawn(), console=console, auto_refresh=False, screen=False, vertical_overflow="crop") as live:
-            while True:
-                time.sleep(REFRESH_S)
-                view.refresh()
-                live.update(drawn(), refresh=True)
-    except KeyboardInterrupt:
-        return
+    with Live(drawn(), console=console, auto_refresh=False, screen=False, vertical_overflow="crop") as live:
+        while True:
+            time.sleep(REFRESH_S)
+            view.refresh()
+            live.update(drawn(), refresh=True)

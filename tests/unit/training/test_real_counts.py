@@ -36,8 +36,8 @@ def board_of(path: Path) -> Board:
     return board
 
 
-def counted_by_lines(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """Outcomes, and GPU-hours by GPU model and outcome: line by line, as awk would do it."""
+def counted_by_lines(text: str) -> tuple[Counter[str], Counter[tuple[str, str, str]]]:
+    """Outcomes, and GPU-hours by site, GPU model and outcome: line by line, as awk would do it."""
     events: list[dict[str, str]] = []
     for line in text.splitlines():
         for match in LINE.finditer(line):
@@ -46,6 +46,10 @@ def counted_by_lines(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]
             events.append({"kind": match[1], "job": match[2], "at": str(moment.timestamp())})
         if not events:
             continue
+        if "&alias=" in line and "executing on host" in line:
+            events[-1]["site"] = line.rpartition("&alias=")[2].split("&")[0].partition(".")[2]
+        if line.strip().startswith("GLIDEIN_ResourceName = "):
+            events[-1]["site"] = line.split('"')[1]
         if line.strip().startswith("GPUs = "):
             events[-1]["gpus"] = line.split("=")[1].strip()
         if 'DeviceName = "' in line:
@@ -53,7 +57,7 @@ def counted_by_lines(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]
         if "(return value " in line:
             events[-1]["value"] = line.split("(return value ")[1].split(")")[0]
     outcomes: Counter[str] = Counter()
-    hours: Counter[tuple[str, str]] = Counter()
+    hours: Counter[tuple[str, str, str]] = Counter()
     for job in dict.fromkeys(event["job"] for event in events):
         own = [event for event in events if event["job"] == job]
         for place, start in enumerate(own):
@@ -64,7 +68,7 @@ def counted_by_lines(text: str) -> tuple[Counter[str], Counter[tuple[str, str]]]
             outcomes[outcome] += 1
             if end is not None and outcome != "unknown":
                 span = float(end["at"]) - float(start["at"])
-                hours[start.get("model", ""), outcome] += span * int(start.get("gpus", 0)) / 3600  # type: ignore[assignment]
+                hours[start.get("site", ""), start.get("model", ""), outcome] += span * int(start.get("gpus", 0)) / 3600  # type: ignore[assignment]
     return outcomes, hours
 
 
@@ -85,14 +89,6 @@ def how_ended(rest: list[dict[str, str]]) -> tuple[str, dict[str, str] | None]:
     return "evicted", end
 
 
-def by_model(board: Board) -> dict[tuple[str, str], float]:
-    hours: Counter[tuple[str, str]] = Counter()
-    for (_, model, outcome), some in board.closed_hours.items():
-        if outcome != "unknown":
-            hours[model, outcome] += some
-    return {key: some for key, some in hours.items() if some}
-
-
 def test_attempts_and_hours_are_the_same_counted_line_by_line(tmp_path: Path) -> None:
     for path in twin.logs(tmp_path).values():
         board = board_of(path)
@@ -100,7 +96,8 @@ def test_attempts_and_hours_are_the_same_counted_line_by_line(tmp_path: Path) ->
         ours = {name: count for name, count in board.outcomes.items() if count}
         ours |= {"running": len(board.running)} if board.running else {}
         assert ours == dict(outcomes)
-        assert by_model(board) == pytest.approx({key: some for key, some in hours.items() if some})
+        told = {key: some for key, some in board.closed_hours.items() if some and key[2] != "unknown"}
+        assert told == pytest.approx({key: some for key, some in hours.items() if some})
 
 
 def test_attempts_and_ends_are_as_many_as_the_bindings_read_before_any_damage(tmp_path: Path) -> None:
