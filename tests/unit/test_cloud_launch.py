@@ -61,7 +61,7 @@ class Diary:
 
 
 class Region:
-    """moto's us-east-1 with a network, every request seen on its way, and a fault where `fault` says so."""
+    """moto's us-east-1 with a network, every request seen on its way, and a fault where `breaks` says so."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -81,7 +81,7 @@ class Region:
         """Nothing runs, nothing was asked, nothing is broken."""
         self.requests: list[dict[str, str]] = []
         self.diary = Diary(self.requests)
-        self.fault: Callable[[Mapping[str, str], int], str | Exception | None] = lambda asked, nth: None
+        self.breaks: Callable[[Mapping[str, str], int], str | Exception | None] = lambda asked, nth: None
         self.clock.slept.clear()
         living = [{"Name": "instance-state-name", "Values": ["running"]}]
         found = self.admin.describe_instances(Filters=living)["Reservations"]
@@ -92,7 +92,7 @@ class Region:
         body = request.body.decode() if isinstance(request.body, bytes) else request.body
         asked = {key: value[0] for key, value in parse_qs(body).items()}
         self.requests.append(asked)
-        answer = self.fault(asked, len([each for each in self.requests if each["Action"] == asked["Action"]]))
+        answer = self.breaks(asked, len([each for each in self.requests if each["Action"] == asked["Action"]]))
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
@@ -182,7 +182,7 @@ def test_the_intent_is_written_down_before_anything_leaves(region: Region) -> No
 
 
 def test_no_capacity_is_told_after_one_request_and_the_next_zone_is_tried_under_another_mark(region: Region) -> None:
-    region.fault = lambda asked, nth: "InsufficientInstanceCapacity" if nth == 1 else None
+    region.breaks = lambda asked, nth: "InsufficientInstanceCapacity" if nth == 1 else None
     launch, _ = region.bring(launches())
     first, second = region.asked()
     assert launch.attempt.zone == "us-east-1b"
@@ -192,7 +192,7 @@ def test_no_capacity_is_told_after_one_request_and_the_next_zone_is_tried_under_
 
 
 def test_a_quota_ends_the_tries_of_that_family(region: Region) -> None:
-    region.fault = lambda asked, nth: "VcpuLimitExceeded"
+    region.breaks = lambda asked, nth: "VcpuLimitExceeded"
     with pytest.raises(AnnexError) as raised:
         region.bring(launches())
     families = [each["InstanceType"].partition(".")[0] for each in region.asked()]
@@ -203,14 +203,14 @@ def test_a_quota_ends_the_tries_of_that_family(region: Region) -> None:
 
 
 def test_a_spot_quota_turns_to_on_demand(region: Region) -> None:
-    region.fault = lambda asked, nth: "MaxSpotInstanceCountExceeded" if nth == 1 else None
+    region.breaks = lambda asked, nth: "MaxSpotInstanceCountExceeded" if nth == 1 else None
     launch, _ = region.bring(launches(SPOT_ORDER))
     assert launch.attempt.market == "on-demand"
     assert len(region.asked()) == 2
 
 
 def test_what_trying_on_cannot_mend_stops_at_once(region: Region) -> None:
-    region.fault = lambda asked, nth: "UnauthorizedOperation"
+    region.breaks = lambda asked, nth: "UnauthorizedOperation"
     with pytest.raises(AnnexError) as raised:
         region.bring(launches())
     assert raised.value.failure.code == "cloud-permission-missing"
@@ -219,7 +219,7 @@ def test_what_trying_on_cannot_mend_stops_at_once(region: Region) -> None:
 
 
 def test_a_lost_answer_is_asked_for_again_letter_by_letter(region: Region) -> None:
-    region.fault = lambda asked, nth: lost() if nth < 3 else None
+    region.breaks = lambda asked, nth: lost() if nth < 3 else None
     region.bring(launches())
     first, second, third = region.asked()
     assert first == second == third
@@ -230,7 +230,7 @@ def test_a_lost_answer_is_asked_for_again_letter_by_letter(region: Region) -> No
 def test_what_may_have_been_launched_is_neither_called_refused_nor_launched_elsewhere(
     region: Region, then: str | None
 ) -> None:
-    region.fault = lambda asked, nth: lost() if nth == 1 or then is None else then
+    region.breaks = lambda asked, nth: lost() if nth == 1 or then is None else then
     with pytest.raises(AnnexError) as raised:
         region.bring(launches())
     assert region.diary.words == ["intend"]
@@ -239,7 +239,7 @@ def test_what_may_have_been_launched_is_neither_called_refused_nor_launched_else
 
 
 def test_a_busy_aws_is_asked_again_in_bounded_time(region: Region) -> None:
-    region.fault = lambda asked, nth: "RequestLimitExceeded"
+    region.breaks = lambda asked, nth: "RequestLimitExceeded"
     with pytest.raises(AnnexError) as raised:
         region.bring(launches())
     assert raised.value.failure.code == "cloud-busy"
