@@ -211,6 +211,7 @@ def render(
         return
     _line("dag", f"{written.dag}: {written.nodes} nodes, sha256 {written.sha256[:16]}")
     _line("", f"{written.manifest}: what each node trains")
+    _show_code(written)
     _line("next", f"siteannex dag submit {file}")
 
 
@@ -252,7 +253,19 @@ def _written_data(written: Written) -> dict[str, Any]:
         "manifest": str(written.manifest),
         "nodes": written.nodes,
         "sha256": written.sha256,
+        "code": written.origins.code or None,
+        "dataset": written.origins.dataset or None,
     }
+
+
+def _show_code(written: Written) -> None:
+    from siteannex.training.origins import MODIFIED
+
+    code = written.origins.code
+    if not code:
+        _line("code", "no git commit here, and no code: in the file: side-cars will not say which code it was")
+    elif code.endswith(MODIFIED):
+        _line("code", f"{code}: what is not committed cannot be found again from a side-car")
 
 
 @app.command("submit", epilog=SUBMIT_EXAMPLES)
@@ -291,6 +304,7 @@ def submit(file: File, json_output: AsJson = False) -> None:
         print(json.dumps({**_written_data(written), "cluster": done.cluster, "annexes": done.annexes}, indent=1))
         return
     _line("dag", f"{written.dag.name}: {written.nodes} nodes")
+    _show_code(written)
     _line(
         "submit", f"DAGMan is job {done.cluster}.0; condor_q -nobatch shows its jobs, condor_rm {done.cluster} ends it"
     )

@@ -291,7 +291,9 @@ def _environment(experiment: Experiment) -> Iterator[Problem]:
     for name, value in experiment.environment.items():
         where = ("environment", name)
         if name.startswith(("SITEANNEX_", "_CONDOR_")) and name not in _SETTABLE:
-            yield Problem(where, "experiment-invalid", f"{name} is set for every job already")
+            key = {"SITEANNEX_CODE_VERSION": "code", "SITEANNEX_DATASET": "dataset"}.get(name)
+            told = f"write {key}: of the experiment file" if key else f"{name} is set for every job already"
+            yield Problem(where, "experiment-invalid", told)
         if isinstance(value, str):
             yield from _names(where, value, always)
             if re.search(r"[\n\r]", value):
@@ -305,9 +307,7 @@ _SETTABLE = frozenset(
         "METRIC",
         "METRIC_MODE",
         "INITIAL_CHECKPOINT",
-        "CODE_VERSION",
         "CONTAINER",
-        "DATASET",
         "STAGED_CHECK",
     )
 )
@@ -317,6 +317,7 @@ _SETTABLE = frozenset(
 def _secrets(experiment: Experiment) -> Iterator[Problem]:
     """Whatever would be readable in DAG, queue or log. Comments too: the file itself is shared."""
     texts: dict[Location, str] = {("submit",): experiment.submit, ("description",): experiment.description}
+    texts |= {(key,): value for key in ("code", "dataset") if isinstance(value := getattr(experiment, key), str)}
     texts |= {
         (stage, key): str(getattr(work, key) or "")
         for stage, work in experiment.works().items()

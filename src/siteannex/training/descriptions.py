@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from siteannex.training.experiment import Experiment, SecretFile, Value, Work
+from siteannex.training.origins import UNKNOWN, Origins
 from siteannex.training.places import Target
 from siteannex.training.staged import directories, place_in_sandbox, told_to_job
 from siteannex.training.submit_language import (
@@ -25,6 +26,7 @@ RUNNER = "siteannex-epoch"
 GO_ON_EXIT, NOT_FINITE_EXIT = 85, 86
 """Exit codes of the epoch runner: stopped with a checkpoint and goes on; the loss is not finite."""
 STAGES_OF_RUNS = ("train", "finetune", "evaluate")
+IMAGE_COMMANDS = ("container_image", "docker_image", "my.singularityimage")
 OURS = ("environment", "environment2", "env")
 COMMAND_SETS = ("executable", "arguments", "args", "transfer_executable", "preserve_relative_paths")
 """What `command:` decides, so that a template may not."""
@@ -49,18 +51,36 @@ def texts(experiment: Experiment, stage: str, target: Target) -> Texts:
     )
 
 
-def describe(experiment: Experiment, stage: str, target: Target, parameters: Mapping[str, Value]) -> list[str]:
+def written_lines(experiment: Experiment, stage: str, target: Target) -> list[Line]:
+    """The user's submit language for one kind of job at one site, as one text, `{site.*}` filled."""
+    written = texts(experiment, stage, target)
+    return fill(effective(written.template, written.site, written.stage), dict(target.names))
+
+
+def image_of(lines: list[Line]) -> str | None:
+    """The container image that jobs run in, as the submit language names it; None without one."""
+    named = (last(lines, name) for name in IMAGE_COMMANDS)
+    return next((image.strip('"') for image in named if image), None)
+
+
+def describe(
+    experiment: Experiment,
+    stage: str,
+    target: Target,
+    parameters: Mapping[str, Value],
+    origins: Origins = UNKNOWN,
+) -> list[str]:
     """The lines between the braces of SUBMIT-DESCRIPTION. `parameters` gives the names and kinds every run has."""
     work = experiment.works()[stage]
-    written = texts(experiment, stage, target)
-    lines = fill(effective(written.template, written.site, written.stage), dict(target.names))
+    lines = written_lines(experiment, stage, target)
     per_run = stage in STAGES_OF_RUNS or (experiment.prepare is not None and experiment.prepare.per == "run")
     folder = f"{experiment.name}/$(run_name)" if per_run else experiment.name
     secrets = secret_files(experiment)
     copies = {path: target.staged[path] for path in work.staged if path in target.staged}
     moved = [path for path in work.staged if path not in copies]
     inputs = [*work.inputs, *moved, *(path for path, _ in secrets.values())]
-    variables = _variables(experiment, stage, target, parameters, per_run=per_run)
+    told = _origins(origins, image_of(lines))
+    variables = {**told, **_variables(experiment, stage, target, parameters, per_run=per_run)}
     if copies:
         variables["SITEANNEX_STAGED"] = told_to_job(copies)
     added: list[str] = []
@@ -117,8 +137,7 @@ def requested_memory_mib(experiment: Experiment, stage: str, target: Target) -> 
 
 
 def _asked(experiment: Experiment, stage: str, target: Target, command: str) -> str:
-    written = texts(experiment, stage, target)
-    return last(fill(effective(written.template, written.site, written.stage), dict(target.names)), command) or ""
+    return last(written_lines(experiment, stage, target), command) or ""
 
 
 def _user_lines(lines: list[Line]) -> list[str]:
@@ -183,6 +202,13 @@ def _variables(
         found |= {"SITEANNEX_SECRET_FILES": ":".join(f"{name}={place}" for name, (_, place) in secrets.items())}
     plain = {name: value for name, value in experiment.environment.items() if isinstance(value, str)}
     return {**found, **tracking(experiment, stage, per_run=per_run), **plain}
+
+
+def _origins(origins: Origins, image: str | None) -> dict[str, str]:
+    """What side-cars will say of code, container and data."""
+    container = origins.images.get(image, image) if image is not None else ""
+    found = {"CODE_VERSION": origins.code, "CONTAINER": container, "DATASET": origins.dataset}
+    return {f"SITEANNEX_{name}": value for name, value in found.items() if value}
 
 
 def _parameters(parameters: Mapping[str, Value]) -> str:

@@ -269,6 +269,12 @@ class SecretFile(Facts):
     secret_file: str
 
 
+class LocalFile(Facts):
+    """A file on the AP, known by its content."""
+
+    file: str
+
+
 class Wandb(Facts):
     """Weights & Biases; the API key is a secret_file of `environment`."""
 
@@ -333,6 +339,18 @@ EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 VarName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
+OneLine = Annotated[str, Field(pattern=r"^[^\s\"'$][^\r\n\"'$]{0,199}$")]
+
+
+def _kind_of_dataset(given: object) -> str:
+    return "LocalFile" if isinstance(given, Mapping | LocalFile) else "OneLine"
+
+
+Dataset = Annotated[
+    Annotated[LocalFile, Tag("LocalFile")] | Annotated[OneLine, Tag("OneLine")], Discriminator(_kind_of_dataset)
+]
+
+
 def _policy(given: object) -> object:
     if not isinstance(given, Mapping | Sticky) and given not in ("fixed", "shuffle", "ordered", "any"):
         raise PydanticCustomError("value", "write fixed, shuffle, ordered, any or {{sticky: 2}}")
@@ -351,6 +369,10 @@ class Experiment(Facts):
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     description: str = ""
+    code: OneLine | None = None
+    """The version of the code that is trained with; None: the git commit of the file's directory."""
+    dataset: Dataset | None = None
+    """What side-cars say the data was."""
     parameters: Mapping[VarName, Parameter] = {}
     mode: Literal["product", "zip"] | None = None
     runs_per_point: Annotated[int, Field(gt=0)] = 1

@@ -24,7 +24,7 @@ from siteannex.training.experiment import Experiment, as_value
 from siteannex.training.places import Lookup, Target, UnknownSiteError, targets
 
 _LITERAL = re.compile(r"[-+.\w]+")
-_TAGS = frozenset({"sweep", "value", "str", "uuid", "SecretFile", "Sticky"})
+_TAGS = frozenset({"sweep", "value", "str", "uuid", "SecretFile", "Sticky", "LocalFile", "OneLine"})
 _MOST_SHOWN = 20
 
 

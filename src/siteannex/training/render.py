@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from siteannex.training.descriptions import NOT_FINITE_EXIT, describe
+from siteannex.training.descriptions import NOT_FINITE_EXIT, describe, image_of, written_lines
 from siteannex.training.experiment import Experiment
+from siteannex.training.origins import UNKNOWN, Origins
 from siteannex.training.places import Target, route
 from siteannex.training.runs import Run, node_count, runs
 from siteannex.training.submit_language import mentions, parse
@@ -74,9 +75,11 @@ def nodes(experiment: Experiment, run: Run) -> Iterator[Node]:
             yield Node(f"{name}-eval", "evaluate", where, first, last, parents, trained_stage=stage)
 
 
-def dag_lines(experiment: Experiment, targets: Mapping[str, Target], names: Names) -> Iterator[str]:
+def dag_lines(
+    experiment: Experiment, targets: Mapping[str, Target], names: Names, origins: Origins = UNKNOWN
+) -> Iterator[str]:
     """The whole DAG, line by line, without line ends."""
-    for lines, _ in pieces(experiment, targets, names, told=False):
+    for lines, _ in pieces(experiment, targets, names, origins, told=False):
         yield from lines
 
 
@@ -88,10 +91,10 @@ def manifest_lines(experiment: Experiment) -> Iterator[str]:
 
 
 def pieces(
-    experiment: Experiment, targets: Mapping[str, Target], names: Names, *, told: bool = True
+    experiment: Experiment, targets: Mapping[str, Target], names: Names, origins: Origins, *, told: bool = True
 ) -> Iterator[tuple[Iterable[str], Iterable[str]]]:
     """DAG and manifest side by side, run after run: lines of the one, lines of the other (none without `told`)."""
-    yield _head(experiment, targets, names), _told_once(experiment)
+    yield _head(experiment, targets, names, origins), _told_once(experiment)
     capped = {key for key, target in targets.items() if target.cap is not None}
     annexes = {key: target.names["annex"] for key, target in targets.items() if "annex" in target.names}
     asked = asks_resume(experiment)
@@ -100,7 +103,7 @@ def pieces(
         yield _run_lines(experiment, run, its, capped, annexes, asked=asked), _told(run, its) if told else ()
 
 
-def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names) -> Iterator[str]:
+def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names, origins: Origins) -> Iterator[str]:
     many = node_count(experiment) > MANY_NODES
     yield f"# Experiment {experiment.name}: {node_count(experiment)} nodes. Written by siteannex; do not edit."
     yield f"CONFIG {names.config}"
@@ -109,12 +112,19 @@ def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names) -
     first = next(runs(experiment))
     for stage, site in _pairs(experiment, targets):
         yield f"SUBMIT-DESCRIPTION {stage}-{site} {{"
-        yield from (f"    {line}" for line in describe(experiment, stage, targets[site], first.parameters))
+        yield from (f"    {line}" for line in describe(experiment, stage, targets[site], first.parameters, origins))
         yield "}"
     yield from _for_all(experiment, targets)
     if (prepared := _prepared_at(experiment)) is not None:
         yield f"JOB prepare prepare-{prepared}"
         yield 'VARS prepare PREPEND stage="prepare"'
+
+
+def images(experiment: Experiment, targets: Mapping[str, Target]) -> set[str]:
+    """The container images that the DAG's jobs run in, as the submit language names them."""
+    pairs = _pairs(experiment, targets)
+    found = (image_of(written_lines(experiment, stage, targets[site])) for stage, site in pairs)
+    return {image for image in found if image is not None}
 
 
 def _prepared_at(experiment: Experiment) -> str | None:

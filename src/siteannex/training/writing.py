@@ -16,15 +16,17 @@ from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
 from siteannex.training.dagfile import save_text
 from siteannex.training.descriptions import RUNNER, local_images, secret_files
-from siteannex.training.experiment import Experiment
+from siteannex.training.experiment import Experiment, LocalFile
 from siteannex.training.gensubdag import Compiled
 from siteannex.training.matrix import annex_needs
 from siteannex.training.places import ANY
+from siteannex.training.origins import UNKNOWN, Origins, find_origins
 from siteannex.training.reading import Loaded
 from siteannex.training.render import (
     Names,
     config_text,
     hook_scripts,
+    images,
     pieces,
     run_folders,
 )
@@ -44,6 +46,7 @@ class Written:
     nodes: int
     sha256: str
     """Of the DAG file."""
+    origins: Origins = UNKNOWN
 
 
 def default_dag(loaded: Loaded) -> Path:
@@ -67,8 +70,9 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes], requests: 
     names, manifest = companions(dag, folder)
     try:
         _refuse_strangers(experiment, manifest, folder)
+        origins = find_origins(experiment, loaded.path, images(experiment, loaded.targets))
         with _Growing.at(dag) as lines, _Growing.at(manifest) as told:
-            for of_dag, of_manifest in pieces(experiment, loaded.targets, names):
+            for of_dag, of_manifest in pieces(experiment, loaded.targets, names, origins):
                 lines.add(of_dag)
                 told.add(of_manifest)
             sha256 = lines.summed.hexdigest()
@@ -85,7 +89,7 @@ def write_dag(loaded: Loaded, dag: Path, runner: Callable[[], bytes], requests: 
             _replace(folder / experiment.name / RUNNER, runner(), executable=True)
     except OSError as problem:
         raise _unwritable(folder, problem) from problem
-    return Written(dag, manifest, node_count(experiment), sha256)
+    return Written(dag, manifest, node_count(experiment), sha256, origins)
 
 
 def _refuse_strangers(experiment: Experiment, manifest: Path, folder: Path) -> None:
@@ -127,6 +131,7 @@ def missing_inputs(experiment: Experiment, folder: Path) -> list[str]:
     asked = [(stage, path) for stage, work in experiment.works().items() for path in (*work.inputs, *work.staged)]
     asked += [("submit", path) for path in local_images(experiment)]
     asked += [(f"environment.{name}", path) for name, (path, _) in secret_files(experiment).items()]
+    asked += [("dataset", experiment.dataset.file)] if isinstance(experiment.dataset, LocalFile) else []
     return [
         f"{where}: {path}"
         for where, path in asked
