@@ -102,7 +102,9 @@ def _script_ended(reading: _Reading, at: str, match: re.Match[str]) -> None:
     if match["how"].startswith("completed"):
         reading.step(match["node"], at, state=NodeState.WAITING if pre else NodeState.DONE, words="")
     else:
-        words = f"its {match['which']} script {match['how'].rstrip('.')}"
+        # A POST script that only passes on how the job ended is not the reason.
+        of_job = "" if pre else reading.nodes.get(match["node"], NodeProgress()).words
+        words = of_job or f"its {match['which']} script {match['how'].rstrip('.')}"
         reading.step(match["node"], at, state=NodeState.FAILED, words=words)
 
 

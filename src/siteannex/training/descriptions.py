@@ -23,8 +23,12 @@ from siteannex.training.submit_language import (
 from siteannex.units import parse_memory_mib
 
 RUNNER = "siteannex-epoch"
-GO_ON_EXIT, NOT_FINITE_EXIT = 85, 86
-"""Exit codes of the epoch runner: stopped with a checkpoint and goes on; the loss is not finite."""
+GO_ON_EXIT, NOT_FINITE_EXIT, INTERRUPTED_EXIT = 85, 86, 87
+"""Exit codes of the epoch runner: stopped with a checkpoint, goes on; the loss is not finite; stopped without one."""
+USELESS_EXITS = (80, 81, 82)
+"""More of them that another attempt would end with too: called wrongly, no checkpoint to trust, contract broken."""
+MOST_STARTS = 20
+"""A job that was told to end so often fails after all, so that no site can keep it for ever."""
 STAGES_OF_RUNS = ("train", "finetune", "evaluate")
 IMAGE_COMMANDS = ("container_image", "docker_image", "my.singularityimage")
 OURS = ("environment", "environment2", "env")
@@ -55,6 +59,13 @@ def written_lines(experiment: Experiment, stage: str, target: Target) -> list[Li
     """The user's submit language for one kind of job at one site, as one text, `{site.*}` filled."""
     written = texts(experiment, stage, target)
     return fill(effective(written.template, written.site, written.stage), dict(target.names))
+
+
+def _leaves(*, ours: bool) -> str:
+    """When a job that ended leaves the queue: not when a site that takes its nodes back ended it, of which HTCondor may
+    know nothing (Slurm's SIGTERM reaches the job as soon as the execution point)."""
+    told = f"ExitCode =!= {INTERRUPTED_EXIT}" if ours else "true"
+    return f"NumJobStarts > {MOST_STARTS} || (ExitBySignal ? ExitSignal =!= 15 : {told})"
 
 
 def image_of(lines: list[Line]) -> str | None:
@@ -106,6 +117,7 @@ def describe(
     if inputs:
         own = "$(transfer_input_files), " if any(line.name == "transfer_input_files" for line in lines) else ""
         added.append(f"transfer_input_files = {own}{', '.join(inputs)}")
+    added += _unless(lines, "on_exit_remove", _leaves(ours=work.command is not None))
     for name, ending in (("output", "out"), ("error", "err")):
         added += _unless(lines, name, f"{folder}/logs/$(JOB).$(Cluster).{ending}")
     if work.walltime is not None:

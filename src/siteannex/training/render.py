@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from siteannex.training.descriptions import NOT_FINITE_EXIT, describe, image_of, written_lines
+from siteannex.training.descriptions import NOT_FINITE_EXIT, USELESS_EXITS, describe, image_of, written_lines
 from siteannex.training.experiment import Experiment
 from siteannex.training.origins import UNKNOWN, Origins
 from siteannex.training.places import Target, route
@@ -118,6 +118,8 @@ def _head(experiment: Experiment, targets: Mapping[str, Target], names: Names, o
     if (prepared := _prepared_at(experiment)) is not None:
         yield f"JOB prepare prepare-{prepared}"
         yield 'VARS prepare PREPEND stage="prepare"'
+        if _judged(experiment) and experiment.hooks.post is not None:
+            yield f"SCRIPT POST prepare {experiment.name}/hooks/judge.sh $RETURN"
 
 
 def images(experiment: Experiment, targets: Mapping[str, Target]) -> set[str]:
@@ -147,9 +149,11 @@ def _pairs(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[tu
 
 
 def _for_all(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[str]:
-    ours = experiment.train.command is not None
     if experiment.retries:
-        yield f"RETRY ALL_NODES {experiment.retries}" + (f" UNLESS-EXIT {NOT_FINITE_EXIT}" if ours else "")
+        unless = f" UNLESS-EXIT {NOT_FINITE_EXIT}" if _by_runner(experiment) else ""
+        yield f"RETRY ALL_NODES {experiment.retries}{unless}"
+    if _judged(experiment) and experiment.hooks.post is None:
+        yield f"SCRIPT POST ALL_NODES {experiment.name}/hooks/judge.sh $RETURN"
     for key, target in targets.items():
         if target.cap is not None:
             yield f"MAXJOBS {key} {target.cap}"
@@ -163,6 +167,15 @@ def _for_all(experiment: Experiment, targets: Mapping[str, Target]) -> Iterator[
             yield f"    error = {experiment.name}/hooks/{role}.err"
             yield "}"
             yield f"{role.upper()} {role} hook-{role}"
+
+
+def _by_runner(experiment: Experiment) -> bool:
+    return experiment.train.command is not None
+
+
+def _judged(experiment: Experiment) -> bool:
+    """Whether a POST script must say which failures are not worth another attempt: UNLESS-EXIT takes one value."""
+    return _by_runner(experiment) and experiment.retries > 0
 
 
 def asks_resume(experiment: Experiment) -> bool:
@@ -217,6 +230,8 @@ def _scripts(experiment: Experiment, node: Node, folder: str, annex: str | None)
             yield f"PRE_SKIP {node.name} {STOPPED_EXIT}"
     if trained and experiment.hooks.post is not None:
         yield f"SCRIPT POST {node.name} {hooks}/post.sh {node.name} {folder} $RETURN"
+    elif _judged(experiment) and experiment.hooks.post is not None:
+        yield f"SCRIPT POST {node.name} {hooks}/judge.sh $RETURN"
 
 
 def vars_text(variables: Mapping[str, str]) -> str:
@@ -278,15 +293,22 @@ def hook_scripts(experiment: Experiment, announcing: str = "") -> dict[str, str]
         if experiment.early_stopping is not None and experiment.evaluate is not None:
             found["stopped.sh"] = head + stopped + "exit 0\n"
     if hooks.post is not None:
-        found["post.sh"] = (
-            f'{head}{hooks.post} "$1" "$2" "$3" || exit 1\n'
-            'case "$3" in -*) exit 1 ;; esac  # ended by a signal, or not even submitted\nexit "$3"\n'
-        )
+        found["post.sh"] = f'{head}{hooks.post} "$1" "$2" "$3" || exit 1\n{_judgement(experiment, "$3")}'
+    if _judged(experiment):
+        found["judge.sh"] = head + _judgement(experiment, "$1")
     if hooks.final is not None:
         found["final.sh"] = f'{head}{hooks.final} "$1" || exit 1\n[ "$1" -eq 0 ]  # a failed DAG stays a failed one\n'
     if hooks.service is not None:
         found["service.sh"] = f"{head}exec {hooks.service}\n"
     return found
+
+
+def _judgement(experiment: Experiment, status: str) -> str:
+    """The end of a POST script: the job's failure stays one, and is tried again or not."""
+    useless = "|".join(map(str, USELESS_EXITS))
+    last = f"{useless}) exit {NOT_FINITE_EXIT} ;; # another attempt would end the same\n" if _judged(experiment) else ""
+    signal = "-*) exit 1 ;; # ended by a signal, or not even submitted\n"
+    return f'case "{status}" in\n{signal}{last}*) exit "{status}" ;;\nesac\n'
 
 
 def run_folders(experiment: Experiment) -> Iterator[str]:

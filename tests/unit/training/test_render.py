@@ -9,6 +9,7 @@ import subprocess
 from itertools import pairwise
 from pathlib import Path
 
+import classad2
 import pytest
 
 from siteannex.errors import AnnexError
@@ -160,6 +161,7 @@ def test_hooks_keep_a_failed_job_failed(tmp_path: Path) -> None:
         ("pre.sh", ["n", "d", "train", "0"], 0),
         ("post.sh", ["n", "d", "0"], 0),
         ("post.sh", ["n", "d", "86"], 86),
+        ("post.sh", ["n", "d", "81"], 86),
         ("post.sh", ["n", "d", "-1004"], 1),
         ("final.sh", ["0", "0"], 0),
         ("final.sh", ["2", "1"], 1),
@@ -167,6 +169,73 @@ def test_hooks_keep_a_failed_job_failed(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(scripts[name])
         assert subprocess.run(["/bin/sh", str(path), *arguments], check=False).returncode == status, name
+
+
+def test_what_another_attempt_would_repeat_is_not_tried_again(tmp_path: Path) -> None:
+    """DAGMan's UNLESS-EXIT takes one value: the POST script makes one of them."""
+    loaded = read(tmp_path)
+    dag = text(tmp_path, ("policy: shuffle", "prepare: {command: ./fetch}\npolicy: shuffle"))
+    assert "RETRY ALL_NODES 3 UNLESS-EXIT 86\nSCRIPT POST ALL_NODES protein/hooks/judge.sh $RETURN\n" in dag
+    script = tmp_path / "judge.sh"
+    script.write_text(hook_scripts(loaded.experiment)["judge.sh"])
+    judged = {
+        "0": 0,
+        "1": 1,
+        "79": 79,
+        "80": 86,
+        "81": 86,
+        "82": 86,
+        "83": 83,
+        "84": 84,
+        "86": 86,
+        "87": 87,
+        "-1015": 1,
+    }
+    for status, wanted in judged.items():
+        assert subprocess.run(["/bin/sh", str(script), status], check=False).returncode == wanted, status
+
+
+def test_with_a_hook_of_the_users_each_node_has_one_post_script(tmp_path: Path) -> None:
+    more = 'prepare: {command: ./fetch}\nhooks: {post: "true"}\npolicy: shuffle'
+    graph = read_graph(text(tmp_path, *SMALL, ("policy: shuffle", more)))
+    assert graph.problems == ()
+    judged = {"prepare", *(f"r00-e0{epoch}-eval" for epoch in range(4))}
+    assert {node for (node, when), script in graph.scripts.items() if when == "POST" and "judge" in script} == judged
+    assert {node for node, when in graph.scripts if when == "POST"} == set(graph.nodes)
+
+
+def test_nothing_is_judged_where_nothing_is_tried_again_or_the_runner_is_not_there(tmp_path: Path) -> None:
+    never = text(tmp_path, ("policy: shuffle", "retries: 0\npolicy: shuffle"))
+    assert ("\nRETRY " in never, "\nSCRIPT " in never) == (False, False)
+    trained = "  command: python3 train.py --lr $(lr) --width $(width)\n", "  submit: executable = a\n"
+    evaluated = 'evaluate: {command: python3 evaluate.py, submit: "request_gpus = 0"}\n', ""
+    own = text(tmp_path, trained, evaluated)
+    assert ("\nRETRY ALL_NODES 3\n" in own, "\nSCRIPT " in own) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("ended", "leaves"),
+    [
+        ("ExitBySignal = false; ExitCode = 0; NumJobStarts = 1", True),
+        ("ExitBySignal = false; ExitCode = 1; NumJobStarts = 1", True),
+        ("ExitBySignal = false; ExitCode = 87; NumJobStarts = 20", False),
+        ("ExitBySignal = false; ExitCode = 87; NumJobStarts = 21", True),
+        ("ExitBySignal = true; ExitSignal = 15; NumJobStarts = 1", False),
+        ("ExitBySignal = true; ExitSignal = 15; NumJobStarts = 21", True),
+        ("ExitBySignal = true; ExitSignal = 9; NumJobStarts = 1", True),
+        ("ExitBySignal = false; ExitCode = 0; ExitSignal = 15; NumJobStarts = 2", True),
+    ],
+)
+def test_a_job_that_its_site_ended_stays_in_the_queue(tmp_path: Path, ended: str, leaves: bool) -> None:
+    [line] = [each for each in description(text(tmp_path), "train-delta") if each.startswith("on_exit_remove")]
+    ad = classad2.ClassAd(f"[ {ended}; leaves = {line.partition('=')[2]} ]")
+    assert ad.eval("leaves") is leaves
+
+
+def test_on_exit_remove_of_the_users_own_holds(tmp_path: Path) -> None:
+    dag = text(tmp_path, ("  request_gpus = 1\n", "  request_gpus = 1\n  on_exit_remove = ExitCode == 0\n"))
+    lines = description(dag, "train-delta")
+    assert [each for each in lines if each.startswith("on_exit_remove")] == ["on_exit_remove = ExitCode == 0"]
 
 
 def test_early_stopping_skips_what_follows_in_its_own_stage(tmp_path: Path) -> None:
