@@ -19,8 +19,8 @@ from siteannex.training.descriptions import RUNNER, local_images, secret_files
 from siteannex.training.experiment import Experiment, LocalFile
 from siteannex.training.gensubdag import Compiled
 from siteannex.training.matrix import annex_needs
-from siteannex.training.places import ANY
 from siteannex.training.origins import UNKNOWN, Origins, find_origins
+from siteannex.training.places import ANY
 from siteannex.training.reading import Loaded
 from siteannex.training.render import (
     Names,
