@@ -272,3 +272,41 @@ def test_a_stale_run_stops_without_more_jobs_and_a_broken_loss_is_not_tried_agai
     )
     assert "post r01-e00 ends/r01 86" in alice.shell("cat ~/exp/notes")
     assert alice.shell("ls ~/exp/ends/r00/checkpoints").split().count("stopped-train.json") == 1
+
+
+SLOW = EXPERIMENT.replace("evaluate:", "# evaluate:").replace("hooks:", "# hooks:")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_dagman_killed_outright_recovers_and_repeats_no_epoch(alice: Person, ground: Ground) -> None:
+    put(alice, "tiny.yaml", SLOW.replace("python3 train.py", "sh -c 'sleep 2; python3 train.py'"))
+    assert alice.types("up", "lab", "--cpus", "4", "--mem", "4GB", "--lifetime", "20m").status == 0
+    cluster = json.loads(siteannex(alice, "dag", "submit", "tiny.yaml", "--json"))["cluster"]
+    log = "cat ~/exp/tiny.jobstate 2>/dev/null || true"
+    running = ground.wait_for(
+        lambda: alice.shell(log), lambda seen: " JOB_SUCCESS " in seen and "-e01 EXECUTE " in seen, within_s=LIMIT_S
+    )
+    assert "-e01 EXECUTE " in running
+    alice.shell("kill -KILL $(pgrep -x condor_dagman -u alice)")
+    ground.wait_for(lambda: recovered(alice), lambda seen: seen, within_s=LIMIT_S)
+    wait_for_end(ground, alice)
+    assert recovered(alice)
+    ends = alice.shell(f"condor_history {cluster} -limit 1 -af NumJobStarts ExitCode")
+    assert ends == "2 0"
+    started = [line.split()[1] for line in alice.shell(log).splitlines() if " SUBMIT " in line]
+    assert sorted(started) == ["r00-e00", "r00-e01", "r01-e00", "r01-e01"]
+    assert epochs_trained(alice) == {"r00": [0, 1], "r01": [0, 1]}
+
+
+def recovered(person: Person) -> bool:
+    """Whether DAGMan has started anew and read the log of the one before."""
+    return person.shell("grep -c 'Running in RECOVERY mode' ~/exp/tiny.dag.dagman.out || true") != "0"
+
+
+def epochs_trained(person: Person) -> dict[str, list[int]]:
+    """What the training itself wrote down, whatever nodes were started for it."""
+    found = {}
+    for run in ("r00", "r01"):
+        lines = person.shell(f"cat ~/exp/tiny/{run}/attempts/*.metrics.jsonl").splitlines()
+        found[run] = sorted(json.loads(line)["epoch"] for line in lines if "checkpoint" in line)
+    return found

@@ -25,7 +25,7 @@ def git(folder: Path, *words: str) -> str:
 
 def rendered(folder: Path, *changes: tuple[str, str]) -> Written:
     loaded = read(folder, GOOD, *changes)
-    return write_dag(loaded, default_dag(loaded), lambda: b"runner")
+    return write_dag(loaded, default_dag(loaded), lambda: b"runner", folder / "requests")
 
 
 @pytest.fixture
