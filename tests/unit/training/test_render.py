@@ -206,11 +206,11 @@ def test_with_a_hook_of_the_users_each_node_has_one_post_script(tmp_path: Path) 
 
 def test_nothing_is_judged_where_nothing_is_tried_again_or_the_runner_is_not_there(tmp_path: Path) -> None:
     never = text(tmp_path, ("policy: shuffle", "retries: 0\npolicy: shuffle"))
-    assert ("\nRETRY " in never, "\nSCRIPT " in never) == (False, False)
+    assert ("\nRETRY " in never, "SCRIPT POST" in never) == (False, False)
     trained = "  command: python3 train.py --lr $(lr) --width $(width)\n", "  submit: executable = a\n"
     evaluated = 'evaluate: {command: python3 evaluate.py, submit: "request_gpus = 0"}\n', ""
     own = text(tmp_path, trained, evaluated)
-    assert ("\nRETRY ALL_NODES 3\n" in own, "\nSCRIPT " in own) == (True, False)
+    assert ("\nRETRY ALL_NODES 3\n" in own, "SCRIPT POST" in own) == (True, False)
 
 
 @pytest.mark.parametrize(
