@@ -192,6 +192,8 @@ def _variables(
 ) -> dict[str, str]:
     found = {"SITEANNEX_EXPERIMENT": experiment.name, "SITEANNEX_STAGE": "$(stage)", "SITEANNEX_SITE": target.key}
     found |= {"SITEANNEX_NODE": "$(JOB)", "SITEANNEX_ATTEMPT": "$(RETRY)"}
+    if not per_run:
+        found |= {"SITEANNEX_RUN_DIR": experiment.name}
     if per_run:
         found |= {
             "SITEANNEX_RUN": "$(run)",

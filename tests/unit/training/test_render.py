@@ -125,6 +125,11 @@ def test_epochs_per_job_finetuning_and_preparation_make_one_chain(tmp_path: Path
 def test_one_preparation_for_all_runs(tmp_path: Path) -> None:
     graph = read_graph(text(tmp_path, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n")))
     assert {child for parent, child in graph.edges if parent == "prepare"} == {f"r{n:02d}-e00" for n in range(40)}
+    told = description(
+        text(tmp_path, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n")), "prepare-expanse"
+    )
+    assert "transfer_output_files = protein/attempts" in told
+    assert any("SITEANNEX_RUN_DIR=protein " in line for line in told), "where the runner writes attempts/"
     changed = read(tmp_path, GOOD, ("submit: |\n", "prepare: {command: python3 fetch.py}\nsubmit: |\n"))
     first = json.loads(next(manifest_lines(changed.experiment)))
     assert first == {"node": "prepare", "stage": "prepare", "site": "expanse"}
