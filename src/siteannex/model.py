@@ -102,6 +102,8 @@ class Plan:
     charge: float | None = None
     """The ceiling in the site's own unit; None where its rate is not known."""
     charge_unit: str = ""
+    charge_minimum_s: int = 0
+    """A pilot that ran shorter is charged as this long."""
     deadlines: Deadlines = Deadlines()
     """The site's, as they were when this was planned."""
     node_kind: str = ""

@@ -38,6 +38,12 @@ def test_an_ended_annex_costs_what_slurm_told_and_else_all_that_it_could_have_ru
     assert sums(Record(FOUR_HOURS, replace(ended, ran={}))) == (8.0, 0.0)  # two hours of four, both pilots
 
 
+def test_a_short_run_is_used_as_the_site_charges_it() -> None:
+    at_tacc = replace(FOUR_HOURS, charge_minimum_s=900)
+    ended = replace(SUBMITTED, ended=True, ended_at=ago(0), ran={"71": 60.0, "72": 0.0})
+    assert sums(Record(at_tacc, ended)) == (0.5, 0.0)  # a quarter of an hour of four, at 8 SU a pilot
+
+
 def test_a_crash_between_submission_and_its_record_is_counted_as_reserved() -> None:
     assert sums(Record(FOUR_HOURS, AnnexState(submit_begun=True, submitted_at=ago(10)))) == (0.0, 16.0)
 

@@ -69,14 +69,20 @@ def _split(record: Record, amount: float, now: datetime) -> tuple[float, float]:
     if not state.submit_begun:
         return 0.0, (amount if record.busy and not state.ended else 0.0)
     each = amount / plan.pilots
-    told = [min(1.0, seconds / plan.walltime_s) * each for seconds in list(state.ran.values())[: plan.pilots]]
+    told = [_share(plan, seconds) * each for seconds in list(state.ran.values())[: plan.pilots]]
     untold = plan.pilots - len(told)
     if not state.ended:
         return sum(told), untold * each
     if not state.job_ids and state.failure is not None:
         untold = 0  # sbatch took nothing: the failure was recorded after a look by name
     lived = seconds_between(state.submitted_at, state.ended_at or now) if state.submitted_at else plan.walltime_s
-    return sum(told) + untold * each * min(1.0, lived / plan.walltime_s), 0.0
+    return sum(told) + untold * each * _share(plan, lived), 0.0
+
+
+def _share(plan: Plan, seconds: float) -> float:
+    """The part of a pilot's ceiling that so many seconds cost: none for none, else at least the site's minimum."""
+    least = plan.charge_minimum_s
+    return min(1.0, max(seconds, least) / max(plan.walltime_s, least)) if seconds > 0 else 0.0
 
 
 def within_budget(plan: Plan, account: Account, *, command_cap: float | None = None) -> None:

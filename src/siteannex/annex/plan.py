@@ -88,6 +88,7 @@ def plan_of(request: Request, site: Site, choice: Choice, *, annex_id: str, toda
         ceiling_core_hours=best.bill.core_hours,
         charge=best.bill.charge,
         charge_unit=best.bill.unit,
+        charge_minimum_s=(best.facts.charge.minimum or 0) if best.facts.charge else 0,
         notes=tuple(_notes(request, best, today)),
         passed_over=tuple(passed_over(choice)),
         deadlines=site.deadlines.seconds(),
