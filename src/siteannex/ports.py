@@ -69,7 +69,7 @@ class Prompt:
     text: str
     echo: bool
     kind: str
-    """`password` (may come from a keyring), `otp` (always typed) or `other` (always typed)."""
+    """`password` (may come from a keyring), `otp` or `other` (always typed); `passphrase`: of a key, asked by us."""
     instructions: str = ""
 
 

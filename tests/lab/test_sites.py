@@ -95,4 +95,4 @@ def test_a_drafted_site_brings_an_annex_up_unchanged(alice: Person, ground: Grou
     assert len(ground.batch_jobs()) == 1
     again = alice.types("sites", "discover", "login.lab", "--name", "found")
     assert again.status == 2
-    assert "is there already" in again.text
+    assert "found.yaml is the file of a site 'found'" in again.text

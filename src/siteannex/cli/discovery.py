@@ -42,7 +42,8 @@ class ListeningPrompter:
 
     def ask(self, prompt: Prompt) -> Secret:
         """Ask the person."""
-        self._met.append(prompt)
+        if prompt.kind != "passphrase":  # of a key on this side: no step of the site's
+            self._met.append(prompt)
         return self._inner.ask(prompt)
 
     def confirm_host_key(self, host: str, key_type: str, fingerprint: str) -> bool:
@@ -55,7 +56,7 @@ class ListeningPrompter:
 
     def steps(self) -> tuple[dict[str, Any], ...]:
         """The questions as steps of `login.auth`; a key that was welcome without one leaves none."""
-        found = {_tail(prompt.text): _factor(prompt) for prompt in self._met}
+        found = {_tail(prompt.text, prompt.login.partition("@")[0]): _factor(prompt) for prompt in self._met}
         return tuple({"by": [factor], "prompt": tail} for tail, factor in found.items())
 
 
@@ -65,8 +66,10 @@ def _factor(prompt: Prompt) -> str:
     return "duo" if _MENU.search(prompt.text) else "totp"
 
 
-def _tail(text: str) -> str:
-    """A pattern for the end of a question: names before it and numbers in it vary."""
+def _tail(text: str, user: str) -> str:
+    """A pattern for the end of a question: names before it, numbers and the user's name in it vary."""
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "").strip()
     words = re.sub(r"^\(\S+@\S+\)\s*", "", last)
-    return re.sub(r"\d+", r"\\d+", re.escape(words[-40:]).replace(r"\ ", " ")) + r"\s*$"
+    parts = re.split(rf"\b{re.escape(user)}\b", words[-40:]) if user else [words[-40:]]
+    escaped = (re.sub(r"\d+", r"\\d+", re.escape(part).replace(r"\ ", " ")) for part in parts)
+    return r"\S+".join(escaped) + r"\s*$"

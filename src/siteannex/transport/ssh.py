@@ -168,7 +168,7 @@ def _authenticate(
 ) -> None:
     def passphrase(path: Path) -> Secret | None:
         text = f"Passphrase for {path}: "
-        return prompter.ask(Prompt(site.name, hop.login, text, False, "other"))
+        return prompter.ask(Prompt(site.name, hop.login, text, False, "passphrase"))
 
     login = SiteLogin(site.name, hop.login, site.login, prompter, lambda: key_candidates(hop, passphrase), stored)
     try:
