@@ -274,6 +274,46 @@ def test_a_stale_run_stops_without_more_jobs_and_a_broken_loss_is_not_tried_agai
     assert alice.shell("ls ~/exp/ends/r00/checkpoints").split().count("stopped-train.json") == 1
 
 
+CHAIN = """name: chain
+seed: 5
+runs_per_point: 2
+parameters: {kind: any}
+prepare: {command: "sh -c 'echo simulated > data.txt'", outputs: [data.txt]}
+train: {command: python3 train.py, inputs: [train.py, data.txt], epochs: 2}
+finetune: {command: python3 train.py, inputs: [train.py, tune.txt], epochs: 2, epochs_per_job: 2}
+submit: |
+  request_cpus = 1
+  request_memory = 128MB
+  request_disk = 20MB
+sites: {lab: {}}
+environment: {GREETING: hello, KEY_OF_MINE: {secret_file: secret.key}}
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_is_prepared_once_and_finetuning_goes_on_from_the_best_of_training(alice: Person, ground: Ground) -> None:
+    told = 'name = "%s%04d.ckpt" % (env["SITEANNEX_STAGE"], epoch)\n    '
+    told += 'data = open("data.txt" if name[0] == "t" else "tune.txt").read()'
+    train = TRAIN.replace('name = "epoch%04d.ckpt" % epoch', told).replace('"after " +', 'data + "after " +')
+    # The first epoch is the better one.
+    put(alice, "train.py", train.replace("1.0 / (epoch + 1)", "1.0 + epoch"))
+    put(alice, "chain.yaml", CHAIN)
+    put(alice, "tune.txt", "tuned ")
+    assert alice.types("up", "lab", "--cpus", "4", "--mem", "4GB", "--lifetime", "20m").status == 0
+    siteannex(alice, "dag", "submit", "chain.yaml")
+    wait_for_end(ground, alice)
+    each = [f"r0{run}-{node}" for run in (0, 1) for node in ("e00", "e01", "f01")]
+    assert nodes_done(alice, "chain") == ["prepare", *each]
+    for run in ("r00", "r01"):
+        files = alice.shell(f"cd ~/exp/chain/{run}/checkpoints && tail -n +1 train0001.ckpt finetune*.ckpt").split()
+        words = [word.rpartition("/")[2] for word in files if word not in ("==>", "<==")]
+        assert words == [
+            *("train0001.ckpt", "simulated", "after", "train0000.ckpt"),
+            *("finetune0000.ckpt", "tuned", "after", "train0000.ckpt"),
+            *("finetune0001.ckpt", "tuned", "after", "train0000.ckpt"),
+        ]
+
+
 SLOW = EXPERIMENT.replace("evaluate:", "# evaluate:").replace("hooks:", "# hooks:")
 
 
