@@ -350,3 +350,30 @@ def epochs_trained(person: Person) -> dict[str, list[int]]:
         lines = person.shell(f"cat ~/exp/tiny/{run}/attempts/*.metrics.jsonl").splitlines()
         found[run] = sorted(json.loads(line)["epoch"] for line in lines if "checkpoint" in line)
     return found
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_job_that_its_site_ended_stays_in_the_queue_and_uses_no_retry(alice: Person, ground: Ground) -> None:
+    """Slurm's SIGTERM reaches everything a batch job has started, the training before HTCondor knows of it."""
+    one = SLOW.replace("0.01 to 0.02", "0.01 to 0.01").replace("epochs: 2", "epochs: 1")
+    put(alice, "tiny.yaml", one + "retries: 0\n")
+    put(alice, "train.py", 'import time\nprint("begun", flush=True)\ntime.sleep(600)\n')
+    assert alice.types("up", "lab", "--cpus", "1", "--mem", "2GB", "--lifetime", "20m").status == 0
+    siteannex(alice, "dag", "submit", "tiny.yaml")
+    [batch_job] = ground.batch_jobs()
+    ground.wait_for(lambda: trainings(ground), lambda seen: seen == 1, within_s=LIMIT_S)
+    put(alice, "train.py", TRAIN)
+    ground.at("login1", f"scancel --full --signal=TERM {batch_job.split()[0]}")
+    ground.wait_for(ground.batch_jobs, lambda seen: not seen, within_s=LIMIT_S)
+    states = alice.shell("condor_q -const 'JobUniverse == 5' -af DAGNodeName JobStatus NumJobStarts")
+    assert states == "r00-e00 1 1"
+    assert alice.types("up", "lab", "--cpus", "1", "--mem", "2GB", "--lifetime", "20m").status == 0
+    wait_for_end(ground, alice)
+    assert nodes_done(alice, "tiny") == ["r00-e00"]
+    log = alice.shell("cat ~/exp/tiny.jobstate")
+    assert (log.count(" SUBMIT "), log.count(" JOB_FAILURE ")) == (1, 0)
+
+
+def trainings(ground: Ground) -> int:
+    """Training commands that run on the compute nodes."""
+    return sum("python3 train.py" in line and "siteannex-epoch" not in line for line in ground.processes())
