@@ -1,4 +1,7 @@
-"""What a site file says beside what the site says: every difference, and what to write to mend it. Pure."""
+"""What a site file says beside what the site says: every difference, and what to write to mend it. Pure.
+
+It stands with the scheduler, whose words it compares; `site/` reads files and knows no batch system.
+"""
 
 from __future__ import annotations
 
