@@ -340,11 +340,6 @@ FAILURES: dict[str, FailureKind] = {
         "Check your network and the region's name in the site's file.",
         retryable=True,
     ),
-    "cloud-client-missing": FailureKind(
-        Stage.CONNECT,
-        "The library that talks to AWS is not installed.",
-        "pip install 'siteannex[aws]'",
-    ),
     "cloud-login-needed": FailureKind(
         Stage.CONNECT,
         "There are no usable credentials for the cloud on this machine.",

@@ -42,13 +42,11 @@ class RefusedError(AnnexError):
 
 
 def open_ec2(site: str, region: str, owner: str, clock: Clock, *, profile: str | None = None) -> Ec2:
-    """A client for one region with botocore's own chain of credentials. AnnexError(cloud-client-missing, ...)."""
-    try:
-        import boto3
-        from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
-    except ImportError as missing:
-        raise fail("cloud-client-missing", site, f"{missing.name} is not installed") from missing
+    """A client for one region with botocore's own chain of credentials. AnnexErrors as `judge_refusal` has them."""
+    import boto3  # here: only those who use it wait for it
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
     once = Config(retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=10, read_timeout=60)
     try:
         client = boto3.Session(profile_name=profile).client("ec2", region_name=region, config=once)
