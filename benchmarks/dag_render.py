@@ -44,9 +44,9 @@ policy: shuffle
 
 def ours(nodes: int, folder: Path) -> None:
     """Read the experiment file, write the DAG."""
-    from siteannex.training.reading import read_experiment
-    from siteannex.training.render import dag_lines
-    from siteannex.training.writing import companions
+    from siteannex.training.experiment.reading import read_experiment
+    from siteannex.training.rendering.render import dag_lines
+    from siteannex.training.rendering.writing import companions
 
     file = folder / "bench.yaml"
     file.write_text(EXPERIMENT.format(runs=nodes // EPOCHS, epochs=EPOCHS))
@@ -88,9 +88,9 @@ def theirs(nodes: int, folder: Path, *, single: bool) -> None:
 def measure(way: str, nodes: int) -> dict[str, float]:
     """One measurement, in this process."""
     if way == "siteannex":
-        import siteannex.training.reading
-        import siteannex.training.render
-        import siteannex.training.writing  # noqa: F401
+        import siteannex.training.experiment.reading
+        import siteannex.training.rendering.render
+        import siteannex.training.rendering.writing  # noqa: F401
     else:
         import htcondor2.dags  # noqa: F401
     with tempfile.TemporaryDirectory() as name:

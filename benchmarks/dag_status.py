@@ -14,10 +14,10 @@ from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 
-from siteannex.training.eventlog import EventLog
-from siteannex.training.monitor import Monitor
-from siteannex.training.monitor_plan import Planned
-from siteannex.training.monitor_text import run_cells, urgent_first
+from siteannex.training.eventlog.reader import EventLog
+from siteannex.training.monitoring.monitor import Monitor
+from siteannex.training.monitoring.plan import Planned
+from siteannex.training.monitoring.text import run_cells, urgent_first
 from tests.unit.training import log_twin as twin
 
 RUNS, EPOCHS, RUNNING, LAST_DONE = 10_000, 10, 3_000, 1_000

@@ -52,8 +52,8 @@ def measure(way: str, path: Path) -> dict[str, float]:
     """One measurement, in this process."""
     import htcondor2
 
-    from siteannex.training.eventlog import EventLog
-    from siteannex.training.eventlog_details import end_of, hold_of, start_of
+    from siteannex.training.eventlog.details import end_of, hold_of, start_of
+    from siteannex.training.eventlog.reader import EventLog
 
     count, begun, wall = 0, time.process_time(), time.monotonic()
     if way == "bindings":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from siteannex.annex.bundle import drain_notice_s, render_bundle
 from siteannex.annex.pack import pack_installed
-from siteannex.annex.plan import plan_annex
+from siteannex.annex.planning.plan import plan_annex
 from siteannex.cli.settings import site_directories
 from siteannex.errors import Secret
 from siteannex.model import Join, Request

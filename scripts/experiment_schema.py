@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from siteannex.training.experiment import Experiment
+from siteannex.training.experiment.model import Experiment
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "experiment.schema.json"
 

@@ -14,7 +14,7 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "failures.md"
 HEAD = """# Failures
 
 Every failure siteannex can report, by stage. The code is stable: scripts may match on it (`--json`, key `code`).
-The exit code is the stage's. This page is written by `scripts/failures_doc.py` from `src/siteannex/failures.py`.
+The exit code is the stage's. This page is written by `scripts/failures_doc.py` from `src/siteannex/failures/`.
 """
 
 TABLE = TARGET.with_name("faults.json")

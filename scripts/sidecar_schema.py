@@ -4,12 +4,13 @@ import json
 import sys
 from pathlib import Path
 
-from siteannex.training import provenance_events, sidecar
+from siteannex.training import sidecar
+from siteannex.training.provenance import events
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCHEMAS = {
     "provenance-sidecar.schema.json": sidecar.schema,
-    "provenance-event.schema.json": provenance_events.schema,
+    "provenance-event.schema.json": events.schema,
 }
 
 

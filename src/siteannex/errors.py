@@ -1,6 +1,6 @@
 """Failures as values: which stage, what was seen, what to do next. The heart of siteannex.
 
-Every failure a user can meet is one `StageFailure`, built from the catalogue in `failures.py` and carried by
+Every failure a user can meet is one `StageFailure`, built from the catalogue in `failures/` and carried by
 `AnnexError`. Only the command line catches it. `Secret` keeps what must never be printed.
 """
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.training.dagfile import read_commands
-from siteannex.training.daggraph import Graph, read_graph
-from siteannex.training.dagimport import import_dag
-from siteannex.training.gensubdag import compile_text
-from siteannex.training.render import Names, dag_lines
+from siteannex.training.dag.dagfile import read_commands
+from siteannex.training.dag.daggraph import Graph, read_graph
+from siteannex.training.gen.gensubdag import compile_text
+from siteannex.training.importing.dagimport import import_dag
+from siteannex.training.rendering.render import Names, dag_lines
 from tests.lab.ground import Ground
 from tests.lab.person import Person
 from tests.unit.training.mldag_twin import campaign, twin

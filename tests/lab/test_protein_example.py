@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab import Lab
-from siteannex.training.shipping import NAME, epoch_runner
+from siteannex.training.rendering.shipping import NAME, epoch_runner
 from siteannex.training.sidecar import SideCar
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "protein"

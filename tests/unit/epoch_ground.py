@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from siteannex.training.shipping import NAME, epoch_runner
+from siteannex.training.rendering.shipping import NAME, epoch_runner
 
 RUN_ID = "6ba7b810-9dad-51d1-80b4-00c04fd430c8"
 STEPS = 6

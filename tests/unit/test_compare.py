@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from siteannex.annex.compare import as_data, offer, offers_for_job, table, with_trial
-from siteannex.annex.suiting import try_everywhere
+from siteannex.annex.planning.compare import as_data, offer, offers_for_job, table, with_trial
+from siteannex.annex.planning.suiting import try_everywhere
 from siteannex.scheduler.starts import Trial
 from siteannex.site.schema import Caps, Preemption, Scheduler, Site
 from tests.unit.paper_queue import JOB, PaperQueue, ad

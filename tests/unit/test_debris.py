@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.debris import UNHEARD_S, Finding, Kind, Record, debris
-from siteannex.annex.inventory import (
+from siteannex.annex.marks import is_annex_id, read_comment
+from siteannex.annex.sweeping.debris import UNHEARD_S, Finding, Kind, Record, debris
+from siteannex.annex.sweeping.inventory import (
     MarkedDirectory,
     MarkedJob,
     SiteInventory,
     read_inventory,
 )
-from siteannex.annex.marks import is_annex_id, read_comment
 from siteannex.model import MarkedAd
 from tests.unit.samples import NOW, ago
 

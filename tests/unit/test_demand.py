@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.demand import Need, Wanted, as_data, need_of, standing, waiting_text, wanted
+from siteannex.annex.planning.demand import Need, Wanted, as_data, need_of, standing, waiting_text, wanted
 from siteannex.annex.store import Annex
 from siteannex.pool.job_queue import Demand
 from tests.unit.paper_queue import GPU_JOB, JOB, PaperQueue, ad

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import siteannex
-from siteannex.annex.ends import _ENDINGS
+from siteannex.annex.judging.ends import _ENDINGS
 from siteannex.errors import EVIDENCE_LIMIT_CHARS, AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import FAILURES, fail, failure
 from siteannex.resources import data_dir

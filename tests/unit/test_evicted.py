@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex.events import What
-from siteannex.annex.evicted import evicted, stranded
+from siteannex.annex.explaining.evicted import evicted, stranded
 from siteannex.annex.store import Annex, Store
 from siteannex.errors import Stage
 from tests.unit.doubles import FakeClock

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from siteannex.annex.layout import Refusal
-from siteannex.annex.plan import choose
+from siteannex.annex.planning.layout import Refusal
+from siteannex.annex.planning.plan import choose
 from siteannex.cli import up as up_verb
 from siteannex.cli.asking import Asked
 from siteannex.model import Request

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from siteannex.annex.events import AnnexState, QueueSeen
-from siteannex.annex.judge import judge
-from siteannex.annex.verdict import Confidence, Verdict
+from siteannex.annex.judging.judge import judge
+from siteannex.annex.judging.verdict import Confidence, Verdict
 from siteannex.errors import Evidence, Stage
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchJob, BatchState, Deadlines, PilotReport, PilotShape, Plan, Slot, Witnesses

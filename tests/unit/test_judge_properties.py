@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.annex.events import AnnexState, QueueSeen
-from siteannex.annex.judge import judge
-from siteannex.annex.verdict import Confidence
+from siteannex.annex.judging.judge import judge
+from siteannex.annex.judging.verdict import Confidence
 from siteannex.errors import Stage
 from siteannex.failures import FAILURES, failure
 from siteannex.model import BatchState, PilotShape, Plan, Witnesses

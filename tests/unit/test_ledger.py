@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.annex.events import AnnexState
-from siteannex.annex.ledger import Account, Record, account_of, price, within_budget
+from siteannex.annex.planning.ledger import Account, Record, account_of, price, within_budget
 from siteannex.annex.up import up
 from siteannex.errors import AnnexError
 from siteannex.failures import failure

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from siteannex.annex.plan import choose, differences, passed_over, plan_annex
+from siteannex.annex.planning.plan import choose, differences, passed_over, plan_annex
 from siteannex.errors import AnnexError, Stage
 from siteannex.failures import FAILURES
 from siteannex.model import Join, Plan, Request

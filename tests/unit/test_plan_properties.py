@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.layout import Layout, Refusal, lay_out
-from siteannex.annex.plan import choose, differences
+from siteannex.annex.planning.layout import Layout, Refusal, lay_out
+from siteannex.annex.planning.plan import choose, differences
 from siteannex.model import Request
 from siteannex.site.loader import read_any
 from siteannex.site.partitions import REPORTED_SHARE

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex.bundle import drain_notice_s
-from siteannex.annex.plan import plan_annex
+from siteannex.annex.planning.plan import plan_annex
 from siteannex.annex.texts import ceiling_text, plan_text
 from siteannex.errors import AnnexError
 from siteannex.model import Request

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from siteannex.annex.plan import plan_annex
+from siteannex.annex.planning.plan import plan_annex
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import Deadlines
 from siteannex.resources import data_dir

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.demand import Need, Wanted
-from siteannex.annex.ledger import price
-from siteannex.annex.sizing import Bounds, Sized, sized
+from siteannex.annex.planning.demand import Need, Wanted
+from siteannex.annex.planning.ledger import price
+from siteannex.annex.planning.sizing import Bounds, Sized, sized
 from siteannex.cli.settings import site_directories
 from siteannex.site.loader import load_site
 from siteannex.site.partitions import Caps, Charge, Preemption

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.annex.debris import Kind
 from siteannex.annex.events import What
-from siteannex.annex.plan import plan_annex
+from siteannex.annex.planning.plan import plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
-from siteannex.annex.sweep import Found, Ground, as_data, look, remove
+from siteannex.annex.sweeping.debris import Kind
+from siteannex.annex.sweeping.sweep import Found, Ground, as_data, look, remove
 from siteannex.errors import Stage
 from siteannex.model import MarkedAd, Plan
 from tests.unit.samples import request

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from siteannex.annex.bundle import pilot_files
 from siteannex.annex.events import AnnexState
-from siteannex.annex.judge import judge
+from siteannex.annex.judging.judge import judge
 from siteannex.annex.slurm_site import read_reports
 from siteannex.model import Join, Witnesses
 from siteannex.pool.ads import slot_from_ad

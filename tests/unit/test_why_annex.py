@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex.events import Event, What
+from siteannex.annex.explaining.why_annex import AnnexStory, alternatives, as_data, story, why_annex
+from siteannex.annex.explaining.why_view import annex_lines
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
-from siteannex.annex.why_annex import AnnexStory, alternatives, as_data, story, why_annex
-from siteannex.annex.why_view import annex_lines
 from siteannex.errors import AnnexError, Evidence, Stage
 from siteannex.failures import failure
 from siteannex.model import JobCounts

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex.events import What
-from siteannex.annex.foresight import foresee
+from siteannex.annex.explaining.foresight import foresee
+from siteannex.annex.explaining.why_job import Desk, JobStory, as_data, is_job_id, why_job, why_node
+from siteannex.annex.explaining.why_view import job_lines
+from siteannex.annex.explaining.why_words import up_command
 from siteannex.annex.store import Store
-from siteannex.annex.why_job import Desk, JobStory, as_data, is_job_id, why_job, why_node
-from siteannex.annex.why_view import job_lines
-from siteannex.annex.why_words import up_command
 from siteannex.errors import AnnexError, Stage
 from tests.unit.doubles import FakeClock
 from tests.unit.paper_queue import GPU_JOB, JOB, SLOT, PaperQueue, ad

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.annex.verdict import PilotVerdict
-from siteannex.annex.waiting import Waiting, explain_waiting, queue_hint
+from siteannex.annex.explaining.waiting import Waiting, explain_waiting, queue_hint
+from siteannex.annex.judging.verdict import PilotVerdict
 from siteannex.errors import Stage
 from siteannex.model import BatchState, Plan
 from siteannex.scheduler.limits import Limits, limit_behind, parse_walltime

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from siteannex.annex import down as taking_down
+from siteannex.annex.judging.verdict import Verdict
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.status import Row, take_status
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.up import Tools, up
-from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError, StageFailure
 from siteannex.model import EpSoftware, PilotReport, Request
 from siteannex.ports import Transport

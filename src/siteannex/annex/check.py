@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from siteannex.annex.bundle import drain_notice_s
-from siteannex.annex.plan import choose, plan_of
+from siteannex.annex.planning.plan import choose, plan_of
 from siteannex.errors import Evidence
 from siteannex.failures import fail
 from siteannex.model import Request

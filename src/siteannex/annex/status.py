@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from siteannex.annex.events import AnnexState, QueueSeen, What, failure_to_data
-from siteannex.annex.judge import judge
+from siteannex.annex.judging.judge import judge
+from siteannex.annex.judging.verdict import Confidence, Verdict, confidence_text
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
-from siteannex.annex.verdict import Confidence, Verdict, confidence_text
 from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from siteannex.annex.events import AnnexState, Event, What, failure_to_data, fold, from_line, to_line
-from siteannex.annex.ledger import Record
 from siteannex.annex.marks import origin_of
+from siteannex.annex.planning.ledger import Record
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
 from siteannex.locks import Taken, exclusive

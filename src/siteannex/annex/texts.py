@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from siteannex.annex.ledger import Account
+from siteannex.annex.judging.verdict import Verdict
+from siteannex.annex.planning.ledger import Account
 from siteannex.annex.store import Annex
-from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError
 from siteannex.model import BatchState, Plan
 from siteannex.ports import Pool

@@ -11,17 +11,17 @@ from functools import partial
 from siteannex.annex.bundle import batch_script, bundle_archive, drain_notice_s, render_bundle
 from siteannex.annex.ending import Target, end_now, ran_s
 from siteannex.annex.events import What
-from siteannex.annex.judge import judge
-from siteannex.annex.ledger import Account, account_of, price, within_budget
+from siteannex.annex.explaining.waiting import explain_waiting, queue_hint
+from siteannex.annex.explaining.why_annex import ask_outlook
+from siteannex.annex.judging.judge import judge
+from siteannex.annex.judging.verdict import Verdict
 from siteannex.annex.packing import check_versions
-from siteannex.annex.plan import choose, differences, passed_over, plan_annex
+from siteannex.annex.planning.ledger import Account, account_of, price, within_budget
+from siteannex.annex.planning.plan import choose, differences, passed_over, plan_annex
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.texts import budget_text, ceiling_text, passed_over_text, plan_text, ready_text, spent_text
-from siteannex.annex.verdict import Verdict
-from siteannex.annex.waiting import explain_waiting, queue_hint
 from siteannex.annex.watch import Watcher, adopt, gather
-from siteannex.annex.why_annex import ask_outlook
 from siteannex.errors import AnnexError, Evidence, Secret, Stage, StageFailure
 from siteannex.failures import fail, failure
 from siteannex.model import BatchState, EpSoftware, Join, Plan, PoolFacts, Request

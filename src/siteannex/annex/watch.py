@@ -8,11 +8,11 @@ from datetime import datetime
 
 from siteannex.annex.ending import ran_s
 from siteannex.annex.events import AnnexState, What
-from siteannex.annex.judge import judge
-from siteannex.annex.seen import see
+from siteannex.annex.judging.judge import judge
+from siteannex.annex.judging.seen import see
+from siteannex.annex.judging.verdict import Verdict
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex
-from siteannex.annex.verdict import Verdict
 from siteannex.errors import AnnexError, Stage
 from siteannex.model import BatchJob, BatchState, PilotReport, Witnesses
 from siteannex.ports import Clock, Pool, View

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from siteannex.annex.ledger import Account
+    from siteannex.annex.planning.ledger import Account
     from siteannex.cli.wiring import Wiring
 
 EXAMPLES = """\b
@@ -27,7 +27,7 @@ def budget(
     """
     import json
 
-    from siteannex.annex.ledger import as_data
+    from siteannex.annex.planning.ledger import as_data
     from siteannex.cli.screen import make_screen
     from siteannex.cli.tables import print_table
     from siteannex.cli.wiring import Wiring
@@ -48,7 +48,7 @@ def budget(
 
 def _accounts(wiring: Wiring, sites: list[str] | None) -> list[Account]:
     """One a site and unit that annexes were planned in; capped sites also without any."""
-    from siteannex.annex.ledger import account_of, price
+    from siteannex.annex.planning.ledger import account_of, price
 
     records, now = wiring.store.records(), wiring.clock.now()
     known = {site.name: site for site in wiring.sites()}

@@ -11,9 +11,9 @@ import typer
 from siteannex.cli import dag_archive, dag_import, dag_prune, dag_status
 
 if TYPE_CHECKING:
-    from siteannex.training.matrix import Matrix
-    from siteannex.training.reading import Loaded
-    from siteannex.training.writing import Written
+    from siteannex.training.experiment.matrix import Matrix
+    from siteannex.training.experiment.reading import Loaded
+    from siteannex.training.rendering.writing import Written
 
 app = typer.Typer(
     help="Experiments: plan, render, submit, import, status, archive.", no_args_is_help=True, rich_markup_mode=None
@@ -50,9 +50,9 @@ def plan(file: File, json_output: AsJson = False) -> None:
     import json
 
     from siteannex.cli.experiments import answers, read_experiment
-    from siteannex.training.descriptions import trackers as urls_of
-    from siteannex.training.matrix import as_data, matrix
-    from siteannex.training.writing import loose_secrets, missing_inputs
+    from siteannex.training.experiment.matrix import as_data, matrix
+    from siteannex.training.rendering.descriptions import trackers as urls_of
+    from siteannex.training.rendering.writing import loose_secrets, missing_inputs
 
     loaded = read_experiment(file)
     found = matrix(loaded.experiment, loaded.targets)
@@ -145,7 +145,7 @@ def _show_plan(loaded: Loaded, found: Matrix, charges: dict[str, str], up: list[
 
 def _staged(loaded: Loaded) -> dict[str, dict[str, str | None]]:
     """File -> site of the experiment -> its copy's path there, None where jobs bring the file along."""
-    from siteannex.training.staged import staged_names
+    from siteannex.training.experiment.staged import staged_names
 
     sites = {key: target.staged for key, target in loaded.targets.items()}
     return {
@@ -218,8 +218,8 @@ def render(
 def _render_plain(file: Path, output: Path | None, max_nodes: int, *, json_output: bool) -> None:
     import json
 
-    from siteannex.training.plaindag import plain_dag
-    from siteannex.training.writing import write_compiled
+    from siteannex.training.dag.plaindag import plain_dag
+    from siteannex.training.rendering.writing import write_compiled
 
     target = output or file.with_name(f"{file.stem}-plain.dag")
     if target.resolve() == file.resolve():
@@ -240,8 +240,8 @@ def _render_plain(file: Path, output: Path | None, max_nodes: int, *, json_outpu
 
 def _write(file: Path, output: Path | None) -> Written:
     from siteannex.cli.experiments import read_experiment, requests_folder
-    from siteannex.training.shipping import epoch_runner
-    from siteannex.training.writing import default_dag, write_dag
+    from siteannex.training.rendering.shipping import epoch_runner
+    from siteannex.training.rendering.writing import default_dag, write_dag
 
     loaded = read_experiment(file)
     return write_dag(loaded, output or default_dag(loaded), epoch_runner, requests_folder())
@@ -259,7 +259,7 @@ def _written_data(written: Written) -> dict[str, Any]:
 
 
 def _show_code(written: Written) -> None:
-    from siteannex.training.origins import MODIFIED
+    from siteannex.training.experiment.origins import MODIFIED
 
     code = written.origins.code
     if not code:
@@ -278,9 +278,9 @@ def submit(file: File, json_output: AsJson = False) -> None:
     from siteannex.cli.screen import WallClock
     from siteannex.errors import Evidence
     from siteannex.failures import fail
-    from siteannex.training.matrix import matrix
-    from siteannex.training.submission import Records, Submission, run_program
-    from siteannex.training.writing import missing_inputs
+    from siteannex.training.experiment.matrix import matrix
+    from siteannex.training.experiment.submission import Records, Submission, run_program
+    from siteannex.training.rendering.writing import missing_inputs
     from siteannex.transport.places import Places
 
     loaded = read_experiment(file)

@@ -37,8 +37,8 @@ def archive(
     from siteannex.failures import fail
     from siteannex.training.archive import Policy
     from siteannex.training.archive import archive as archive_runs
+    from siteannex.training.experiment.submission import Records
     from siteannex.training.prune import Keep
-    from siteannex.training.submission import Records
     from siteannex.transport.places import Places
     from siteannex.units import format_bytes, parse_duration_s
 

@@ -30,9 +30,9 @@ def import_files(
     import sys
     from dataclasses import asdict
 
-    from siteannex.training.dagfile import load_text
-    from siteannex.training.dagimport import import_dag
-    from siteannex.training.mldag import import_mldag
+    from siteannex.training.dag.dagfile import load_text
+    from siteannex.training.importing.dagimport import import_dag
+    from siteannex.training.importing.mldag import import_mldag
 
     if len(files) > 2 or (len(files) == 2 and ".dag" in files[0].suffixes):
         raise typer.BadParameter("give one DAG, or Experiment.yaml and resources.yaml", param_hint="FILES")

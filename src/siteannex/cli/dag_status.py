@@ -12,10 +12,10 @@ import typer
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from siteannex.training.eventlog import EventLog
-    from siteannex.training.monitor import Monitor, NodeRow, RunRow
-    from siteannex.training.monitor_plan import Planned
-    from siteannex.training.monitor_text import LogHealth
+    from siteannex.training.eventlog.reader import EventLog
+    from siteannex.training.monitoring.monitor import Monitor, NodeRow, RunRow
+    from siteannex.training.monitoring.plan import Planned
+    from siteannex.training.monitoring.text import LogHealth
 
 EXAMPLES = """\b
 Examples:
@@ -43,7 +43,7 @@ def status(
     csv_output: Annotated[bool, typer.Option("--csv", help="Print as CSV, one line a node.")] = False,
 ) -> None:
     """Show how a DAG's runs stand: epochs, sites, GPUs, what is held or idle and why, GPU-hours, time left."""
-    from siteannex.training.monitor import Monitor
+    from siteannex.training.monitoring.monitor import Monitor
 
     if sum([watch, json_output, csv_output]) > 1:
         raise typer.BadParameter("choose one of --watch, --json and --csv")
@@ -59,7 +59,7 @@ def status(
         if json_output:
             _print_json(view)
         elif csv_output:
-            from siteannex.training.monitor_text import as_csv
+            from siteannex.training.monitoring.text import as_csv
 
             print(as_csv(monitor), end="")
         elif watch and sys.stdout.isatty():
@@ -72,7 +72,7 @@ def status(
 def _zone(name: str | None) -> tzinfo:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    from siteannex.training.eventlog import machine_zone
+    from siteannex.training.eventlog.reader import machine_zone
 
     if name is None:
         return machine_zone()
@@ -83,7 +83,7 @@ def _zone(name: str | None) -> tzinfo:
 
 
 def _opened(path: Path, zone: tzinfo) -> EventLog:
-    from siteannex.training.eventlog import EventLog
+    from siteannex.training.eventlog.reader import EventLog
 
     return EventLog(path, zone)
 
@@ -111,7 +111,7 @@ def _found(where: Path | None) -> tuple[Path, Path]:
 
 def _submitted_last() -> Path | None:
     from siteannex.cli.screen import WallClock
-    from siteannex.training.submission import Records
+    from siteannex.training.experiment.submission import Records
     from siteannex.transport.places import Places
 
     records = Records(Places.from_environment().state, WallClock())
@@ -121,9 +121,9 @@ def _submitted_last() -> Path | None:
 
 def _plan(dag: Path) -> dict[str, Planned]:
     """From the manifest beside the DAG, else from the DAG; and what the newest rescue file says is done."""
-    from siteannex.training.dagfile import load_text
-    from siteannex.training.daggraph import read_graph
-    from siteannex.training.monitor_plan import plan_of_graph, plan_of_manifest, with_done
+    from siteannex.training.dag.dagfile import load_text
+    from siteannex.training.dag.daggraph import read_graph
+    from siteannex.training.monitoring.plan import plan_of_graph, plan_of_manifest, with_done
 
     manifest = dag.with_suffix(".manifest.jsonl")
     plan = plan_of_manifest(load_text(manifest)) if manifest.is_file() else {}
@@ -152,14 +152,14 @@ class _View:
         """Now; or the log's last event, when it has been silent too long to say what runs."""
         import time
 
-        from siteannex.training.monitor_text import silent
+        from siteannex.training.monitoring.text import silent
 
         last = self.monitor.board.last_at
         return last if silent(last, time.time()) else time.time()
 
     def health(self) -> LogHealth:
         """What was wrong with the log."""
-        from siteannex.training.monitor_text import LogHealth
+        from siteannex.training.monitoring.text import LogHealth
 
         log = self._log
         return LogHealth(str(log.path), log.damaged, log.damage, log.unknown, log.steps_back, log.notes)
@@ -170,7 +170,7 @@ class _View:
 
         from siteannex.cli.screen import LABEL_WIDTH, printable
         from siteannex.cli.tables import table
-        from siteannex.training import monitor_text as text
+        from siteannex.training.monitoring import text
 
         monitor, last = self.monitor, self.monitor.board.last_at
         now = self.moment()
@@ -192,7 +192,7 @@ class _View:
         import textwrap
 
         from siteannex.pool.hold_codes import hold_meaning
-        from siteannex.training.monitor_text import trouble_lines
+        from siteannex.training.monitoring.text import trouble_lines
 
         lines = []
         for node, count in trouble_lines(rows)[:4]:
@@ -208,7 +208,7 @@ class _View:
 
     def _idle(self, rows: Sequence[RunRow]) -> list[tuple[str, str]]:
         """Why the longest idle jobs wait, as `siteannex why` says it; each is asked about once."""
-        from siteannex.training.monitor_fold import State
+        from siteannex.training.monitoring.fold import State
 
         idle = [row.current for row in rows if row.current.state == State.IDLE and row.current.job_id]
         if not idle or not self._ask:
@@ -252,7 +252,7 @@ def _run_notes(nodes: Sequence[NodeRow]) -> list[tuple[str, str]]:
 
 def _why(job_id: str) -> str:
     """One sentence of `siteannex why JOB`, empty when the access point does not answer."""
-    from siteannex.annex.why_job import why_job
+    from siteannex.annex.explaining.why_job import why_job
     from siteannex.cli.screen import make_screen
     from siteannex.cli.why import desk_of
     from siteannex.cli.wiring import Wiring
@@ -267,7 +267,7 @@ def _why(job_id: str) -> str:
 def _print_json(view: _View) -> None:
     import json
 
-    from siteannex.training.monitor_text import as_data
+    from siteannex.training.monitoring.text import as_data
 
     print(json.dumps(as_data(view.monitor, view.health(), view.moment()), indent=1))
 

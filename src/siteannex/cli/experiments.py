@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from siteannex.annex.plan import choose, plan_of
+from siteannex.annex.planning.plan import choose, plan_of
 from siteannex.cli.settings import site_directories
 from siteannex.model import Request
 from siteannex.pool.condor import CondorPool
@@ -17,10 +17,10 @@ from siteannex.site.loader import load_any, site_files
 from siteannex.site.other_kinds import TargetSite
 from siteannex.site.schema import Site
 from siteannex.staging.record import Record
-from siteannex.training.places import KnownSite
-from siteannex.training.reading import Loaded
-from siteannex.training.reading import read_experiment as read_with
-from siteannex.training.staged import FindCopy, staged_names, with_copies
+from siteannex.training.experiment.places import KnownSite
+from siteannex.training.experiment.reading import Loaded
+from siteannex.training.experiment.reading import read_experiment as read_with
+from siteannex.training.experiment.staged import FindCopy, staged_names, with_copies
 from siteannex.transport.places import Places
 
 ANSWER_S = 3.0

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from siteannex.annex.demand import Need, Wanted, judged, need_of, standing, wanted
-from siteannex.annex.ledger import account_of, price
-from siteannex.annex.sizing import Bounds, Sized, sized
+from siteannex.annex.planning.demand import Need, Wanted, judged, need_of, standing, wanted
+from siteannex.annex.planning.ledger import account_of, price
+from siteannex.annex.planning.sizing import Bounds, Sized, sized
+from siteannex.annex.planning.suiting import try_everywhere
 from siteannex.annex.status import Row, take_status
-from siteannex.annex.suiting import try_everywhere
 from siteannex.cli.wiring import Wiring
 from siteannex.errors import AnnexError
 from siteannex.pool.matching import Says
@@ -32,7 +32,7 @@ def pending_needs(wiring: Wiring, *, whole: bool) -> list[Need]:
 
 def forget_requests(wiring: Wiring, standing: Iterable[str]) -> None:
     """Remove the requests of DAGs that are gone, and those for annexes (in lower case) that stand."""
-    from siteannex.training.requests import read_requests
+    from siteannex.training.experiment.requests import read_requests
 
     there = set(standing)
     live = {path for path, need in _announced(wiring) if need.annexes[0].lower() not in there}
@@ -43,7 +43,7 @@ def forget_requests(wiring: Wiring, standing: Iterable[str]) -> None:
 
 def _announced(wiring: Wiring) -> list[tuple[Path, Need]]:
     """What DAGs that are still in the queue (or do not say which they are) have asked for."""
-    from siteannex.training.requests import read_requests
+    from siteannex.training.experiment.requests import read_requests
 
     found = read_requests(wiring.places.state / "requests")
     runs = {dag: bool(wiring.queue().by_id(dag, None)) for dag in {each.asked.dag for each in found} if dag}
@@ -73,7 +73,7 @@ def _need(annex: str, data: Mapping[str, Any]) -> Need:
 def experiment_needs(file: Path) -> list[Need]:
     """What an experiment will ask for, from its file. AnnexErrors of reading it."""
     from siteannex.cli.experiments import read_experiment
-    from siteannex.training.matrix import matrix
+    from siteannex.training.experiment.matrix import matrix
 
     loaded = read_experiment(file)
     found = matrix(loaded.experiment, loaded.targets)
@@ -82,7 +82,7 @@ def experiment_needs(file: Path) -> list[Need]:
 
 def site_names(wiring: Wiring) -> dict[str, str]:
     """Annex name in lower case -> the site file it goes with: its own name's, what an experiment said, its last one."""
-    from siteannex.training.submission import Records
+    from siteannex.training.experiment.submission import Records
 
     files = _known_sites()
     known = {name.lower(): name for name in files}

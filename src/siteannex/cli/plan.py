@@ -11,8 +11,8 @@ from siteannex.cli import asking
 from siteannex.cli.asking import Asked
 
 if TYPE_CHECKING:
-    from siteannex.annex.compare import Offer
-    from siteannex.annex.compare_cloud import CloudOffer
+    from siteannex.annex.planning.compare import Offer
+    from siteannex.annex.planning.compare_cloud import CloudOffer
     from siteannex.cli.wiring import Wiring
     from siteannex.site.other_kinds import AwsSite
     from siteannex.site.schema import Site
@@ -46,8 +46,8 @@ def plan(
     """
     import json
 
-    from siteannex.annex.compare import HEADER, as_data, table
-    from siteannex.annex.compare_cloud import cloud_data, with_cloud_rows
+    from siteannex.annex.planning.compare import HEADER, as_data, table
+    from siteannex.annex.planning.compare_cloud import cloud_data, with_cloud_rows
     from siteannex.cli.screen import make_screen
     from siteannex.cli.tables import print_table
     from siteannex.cli.wiring import Wiring
@@ -97,7 +97,7 @@ def _named(names: Sequence[str], wiring: Wiring) -> tuple[list[Site], list[AwsSi
 
 
 def _in_clouds(asked: Asked, clouds: Sequence[AwsSite], wiring: Wiring) -> list[CloudOffer]:
-    from siteannex.annex.compare_cloud import cloud_offer
+    from siteannex.annex.planning.compare_cloud import cloud_offer
 
     return [
         cloud_offer(asked.request("plan", site), site, budget=wiring.settings.of(site.name).budget) for site in clouds
@@ -105,15 +105,15 @@ def _in_clouds(asked: Asked, clouds: Sequence[AwsSite], wiring: Wiring) -> list[
 
 
 def _for_sizes(asked: Asked, sites: Sequence[Site], wiring: Wiring) -> list[Offer]:
-    from siteannex.annex.compare import offer
+    from siteannex.annex.planning.compare import offer
 
     today = wiring.clock.now().date()
     return [offer(asked.request("plan", site), site, today) for site in sites]
 
 
 def _for_job(job: str, sites: Sequence[Site], wiring: Wiring) -> list[Offer]:
-    from siteannex.annex.compare import offers_for_job
-    from siteannex.annex.why_job import job_of
+    from siteannex.annex.explaining.why_job import job_of
+    from siteannex.annex.planning.compare import offers_for_job
     from siteannex.pool.job_queue import JobQueue
 
     queue = JobQueue(wiring.pool)
@@ -122,8 +122,8 @@ def _for_job(job: str, sites: Sequence[Site], wiring: Wiring) -> list[Offer]:
 
 def _asked_there(offer: Offer, wiring: Wiring) -> Offer:
     """With the scheduler's own word, where a session is open; a site that does not answer is not asked twice."""
-    from siteannex.annex.compare import with_trial
-    from siteannex.annex.trials import try_start
+    from siteannex.annex.planning.compare import with_trial
+    from siteannex.annex.planning.trials import try_start
     from siteannex.errors import AnnexError
 
     held = wiring.held(offer.site) if offer.plan is not None else None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from siteannex.training.provenance import Verdict
-    from siteannex.training.provenance_files import RunFiles
-    from siteannex.training.provenance_lineage import Link
+    from siteannex.training.provenance.files import RunFiles
+    from siteannex.training.provenance.lineage import Link
+    from siteannex.training.provenance.verify import Verdict
     from siteannex.training.sidecar import SideCar
 
 app = typer.Typer(help="Checkpoints: what made them, and is it true.", no_args_is_help=True, rich_markup_mode=None)
@@ -47,7 +47,7 @@ def show(checkpoint: Checkpoint, json_output: AsJson = False) -> None:
     """What a checkpoint's side-car says: run, epoch, parent, machine, software, metrics."""
     import json
 
-    from siteannex.training.provenance_lineage import find
+    from siteannex.training.provenance.lineage import find
 
     car, _, present = find(checkpoint)
     if json_output:
@@ -58,7 +58,7 @@ def show(checkpoint: Checkpoint, json_output: AsJson = False) -> None:
 
 
 def _words(said: SideCar, *, present: bool) -> list[tuple[str, str]]:
-    from siteannex.training.provenance_lineage import gpus_of
+    from siteannex.training.provenance.lineage import gpus_of
     from siteannex.units import format_bytes
 
     file, run, where, software, training = said.checkpoint, said.run, said.where, said.software, said.training
@@ -106,7 +106,7 @@ def show_lineage(
     import json
     from dataclasses import asdict
 
-    from siteannex.training.provenance_lineage import find, lineage
+    from siteannex.training.provenance.lineage import find, lineage
 
     car, cars, present = find(checkpoint)
     chain = lineage(car, cars, present, metric)
@@ -153,7 +153,7 @@ def verify_directory(
     import json
     from dataclasses import asdict
 
-    from siteannex.training.provenance import verify
+    from siteannex.training.provenance.verify import verify
 
     found = _read(directory)
     if head and len(found) > 1:
@@ -175,10 +175,10 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
     import json
     from dataclasses import asdict
 
-    from siteannex.training.provenance import verify
-    from siteannex.training.provenance_files import write_merged
-    from siteannex.training.provenance_merge import to_merge
-    from siteannex.training.provenance_merged import Merged, extended, merged_text
+    from siteannex.training.provenance.files import write_merged
+    from siteannex.training.provenance.merge import to_merge
+    from siteannex.training.provenance.merged import Merged, extended, merged_text
+    from siteannex.training.provenance.verify import verify
 
     found = _read(directory)
     verdicts = verify(list(found.values()))
@@ -205,7 +205,7 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
 
 def _read(directory: Path) -> dict[Path, RunFiles]:
     from siteannex.failures import fail
-    from siteannex.training.provenance_files import name_in, read_run, run_directories
+    from siteannex.training.provenance.files import name_in, read_run, run_directories
 
     found = run_directories(directory)
     if not found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from siteannex.annex.demand import Wanted
+    from siteannex.annex.planning.demand import Wanted
     from siteannex.annex.status import Row
     from siteannex.cli.wiring import Wiring
 
@@ -78,8 +78,8 @@ def _missing(rows: list[Row], wiring: Wiring) -> tuple[Wanted, ...]:
 def _show(rows: list[Row], missing: tuple[Wanted, ...], wiring: Wiring, *, json_output: bool, detailed: bool) -> None:
     import json
 
-    from siteannex.annex.demand import as_data as missing_data
-    from siteannex.annex.demand import waiting_text
+    from siteannex.annex.planning.demand import as_data as missing_data
+    from siteannex.annex.planning.demand import waiting_text
     from siteannex.annex.status import advice, as_data, detail_lines, table
     from siteannex.cli.screen import printable
     from siteannex.cli.tables import print_table

@@ -11,7 +11,7 @@ from siteannex.errors import AnnexError
 
 if TYPE_CHECKING:
     from siteannex.annex.slurm_site import SlurmSite
-    from siteannex.annex.sweep import Found, Ground
+    from siteannex.annex.sweeping.sweep import Found, Ground
     from siteannex.cli.wiring import Wiring
 
 EXAMPLES = """\b
@@ -36,7 +36,7 @@ def sweep(
     Batch jobs, directories with their tokens, ads, sockets and records that belong to no living annex. What may be
     somebody else's, such as another access point's annexes of yours, is shown and never touched.
     """
-    from siteannex.annex.sweep import as_data, look, remove
+    from siteannex.annex.sweeping.sweep import as_data, look, remove
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
 
@@ -64,7 +64,7 @@ def sweep(
 
 
 def _ground(wiring: Wiring) -> Ground:
-    from siteannex.annex.sweep import Ground
+    from siteannex.annex.sweeping.sweep import Ground
     from siteannex.transport.leftovers import leftovers
 
     return Ground(

@@ -143,7 +143,7 @@ def _up_wanted(
     wait: bool,
     json_output: bool,
 ) -> None:
-    from siteannex.annex.sizing import Bounds
+    from siteannex.annex.planning.sizing import Bounds
     from siteannex.cli.feeding import experiment_needs, pending_needs
     from siteannex.cli.up_pending import up_wanted
     from siteannex.units import parse_duration_s

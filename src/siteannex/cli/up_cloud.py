@@ -18,7 +18,7 @@ def show_cloud_dry_run(
     request: Request, site: AwsSite, screen: Screen, *, budget: float | None, json_output: bool
 ) -> None:
     """Plan and show; AWS is not asked and needs no credentials. AnnexError as plan_cloud's."""
-    from siteannex.annex.compare_cloud import cloud_ceiling_text, plan_data
+    from siteannex.annex.planning.compare_cloud import cloud_ceiling_text, plan_data
     from siteannex.cloud.boot import SHOWN, user_data
     from siteannex.cloud.plan import plan_cloud
     from siteannex.units import format_duration

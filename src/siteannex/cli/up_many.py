@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from typing import Any
 
+from siteannex.annex.judging.verdict import Verdict
 from siteannex.annex.status import as_data, take_status
 from siteannex.annex.store import Annex
 from siteannex.annex.up import dry_run
 from siteannex.annex.up import up as bring_up
-from siteannex.annex.verdict import Verdict
 from siteannex.cli.failure_view import exit_code, show
 from siteannex.cli.screen import Screen
 from siteannex.cli.wiring import Wiring

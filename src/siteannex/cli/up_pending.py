@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from siteannex.annex.demand import Need, standing, unknown_text, wanted
-from siteannex.annex.sizing import Bounds, Sized
+from siteannex.annex.planning.demand import Need, standing, unknown_text, wanted
+from siteannex.annex.planning.sizing import Bounds, Sized
 from siteannex.annex.texts import ceiling_text, plan_text
 from siteannex.cli.feeding import forget_requests, rows_of, site_names, sizes
 from siteannex.cli.up_many import up_many

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from siteannex.annex.explaining.why_annex import AnnexStory
+    from siteannex.annex.explaining.why_job import Desk, JobStory
     from siteannex.annex.store import Annex
-    from siteannex.annex.why_annex import AnnexStory
-    from siteannex.annex.why_job import Desk, JobStory
     from siteannex.cli.wiring import Wiring
 
 EXAMPLES = """\b
@@ -26,7 +26,7 @@ def why(
     json_output: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say why a job does not run, or where an annex stands and what comes next."""
-    from siteannex.annex.why_job import is_job_id, why_job, why_node
+    from siteannex.annex.explaining.why_job import is_job_id, why_job, why_node
     from siteannex.cli.screen import make_screen
     from siteannex.cli.wiring import Wiring
     from siteannex.failures import fail
@@ -48,9 +48,9 @@ def why(
 
 def _unsubmitted_node(name: str, desk: Desk) -> JobStory | None:
     """A node that DAGMan has no job of in the queue: its DAG's files say why."""
-    from siteannex.annex.why_job import JobStory
-    from siteannex.annex.why_words import Conclusion
-    from siteannex.training.dagwhy import explain_node, find_node
+    from siteannex.annex.explaining.why_job import JobStory
+    from siteannex.annex.explaining.why_words import Conclusion
+    from siteannex.training.dag.dagwhy import explain_node, find_node
 
     dag = find_node(name, desk.queue.dagmans())
     if dag is None:
@@ -61,7 +61,7 @@ def _unsubmitted_node(name: str, desk: Desk) -> JobStory | None:
 
 def desk_of(wiring: Wiring) -> Desk:
     """What explaining a job needs."""
-    from siteannex.annex.why_job import Desk
+    from siteannex.annex.explaining.why_job import Desk
     from siteannex.pool.job_queue import JobQueue
 
     return Desk(JobQueue(wiring.pool), wiring.store, wiring.clock, wiring.sites)
@@ -69,8 +69,8 @@ def desk_of(wiring: Wiring) -> Desk:
 
 def _annex_story(wiring: Wiring, annex: Annex, *, remote: bool) -> AnnexStory:
     """The site is asked over a held session; without one only --remote logs in."""
+    from siteannex.annex.explaining.why_annex import why_annex
     from siteannex.annex.slurm_site import SlurmSite
-    from siteannex.annex.why_annex import why_annex
     from siteannex.errors import AnnexError
 
     access, trouble = None, f"no session is held; siteannex why {annex.name} --remote logs in"
@@ -89,8 +89,8 @@ def _annex_story(wiring: Wiring, annex: Annex, *, remote: bool) -> AnnexStory:
 def _show_annex(told: AnnexStory, *, json_output: bool) -> None:
     import json
 
-    from siteannex.annex.why_annex import as_data
-    from siteannex.annex.why_view import annex_lines
+    from siteannex.annex.explaining.why_annex import as_data
+    from siteannex.annex.explaining.why_view import annex_lines
     from siteannex.cli.screen import printable
 
     if json_output:
@@ -103,8 +103,8 @@ def _show_annex(told: AnnexStory, *, json_output: bool) -> None:
 def _show_job(story: JobStory, *, json_output: bool) -> None:
     import json
 
-    from siteannex.annex.why_job import as_data
-    from siteannex.annex.why_view import job_lines
+    from siteannex.annex.explaining.why_job import as_data
+    from siteannex.annex.explaining.why_view import job_lines
     from siteannex.cli.screen import printable
 
     if json_output:

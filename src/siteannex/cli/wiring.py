@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from siteannex.annex.foresight import foresee
+from siteannex.annex.explaining.foresight import foresee
 from siteannex.annex.pack import chosen, pack_installed
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
-from siteannex.training.dagfile import Place
+from siteannex.training.dag.dagfile import Place
 
 
 @dataclass(frozen=True, slots=True)

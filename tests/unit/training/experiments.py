@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from siteannex.errors import AnnexError, StageFailure
-from siteannex.training.places import KnownSite
-from siteannex.training.reading import Loaded, read_experiment
+from siteannex.training.experiment.places import KnownSite
+from siteannex.training.experiment.reading import Loaded, read_experiment
 
 GOOD = """\
 name: protein

@@ -7,7 +7,7 @@ import os
 import random
 from pathlib import Path
 
-from siteannex.training.dagfile import load_text
+from siteannex.training.dag.dagfile import load_text
 
 SITES = {"AMNH-HEL-CE1": "", "expanse": "expanse_annex", "GP-ARGO-ksu-backfill": "", "delta": "delta_annex"}
 REAL_ENV = "SITEANNEX_REAL_TRAINING"

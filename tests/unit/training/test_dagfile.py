@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteannex.training.dagfile import Command, Place, read_commands, render, unquote
-from siteannex.training.dagvars import quoted, read_pairs, vars_line
+from siteannex.training.dag.dagfile import Command, Place, read_commands, render, unquote
+from siteannex.training.dag.dagvars import quoted, read_pairs, vars_line
 from tests.unit.training.mldag_twin import campaign, twin
 
 LINES = st.sampled_from(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.training.daggraph import Retry, differences, read_graph
+from siteannex.training.dag.daggraph import Retry, differences, read_graph
 from tests.unit.training.mldag_twin import campaign, twin
 from tests.unit.training.test_dagfile import DAGS
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from ruamel.yaml import YAML
 
 from siteannex.errors import AnnexError
-from siteannex.training.daggraph import read_graph
-from siteannex.training.dagimport import chains, import_dag
-from siteannex.training.imported import Imported
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.importing.dagimport import chains, import_dag
+from siteannex.training.importing.imported import Imported
 from siteannex.training.located import Source
 from tests.unit.training.mldag_twin import campaign, description, twin
 from tests.unit.training.test_dagfile import DAGS as DAG_TEXTS

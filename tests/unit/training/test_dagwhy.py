@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.training.dagprogress import NodeState, read_progress
-from siteannex.training.dagwhy import Dag, NodeAnswer, dag_files, explain_node, find_node
+from siteannex.training.dag.dagprogress import NodeState, read_progress
+from siteannex.training.dag.dagwhy import Dag, NodeAnswer, dag_files, explain_node, find_node
 
 Ask = Callable[..., NodeAnswer]
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteannex.training.eventlog import Cursor, machine_zone
-from siteannex.training.eventlog import EventLog as Log
-from siteannex.training.eventlog_details import Use, end_of, hold_of, kind_of, node_of, start_of, transfer_of
-from siteannex.training.eventlog_stamps import Stamps
-from siteannex.training.eventlog_text import Event, Kind, Splitter
+from siteannex.training.eventlog.details import Use, end_of, hold_of, kind_of, node_of, start_of, transfer_of
+from siteannex.training.eventlog.reader import Cursor, machine_zone
+from siteannex.training.eventlog.reader import EventLog as Log
+from siteannex.training.eventlog.stamps import Stamps
+from siteannex.training.eventlog.text import Event, Kind, Splitter
 from tests.unit.training import log_twin as twin
 
 Open = Callable[..., Log]

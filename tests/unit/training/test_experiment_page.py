@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from siteannex.training.checks import VARS
-from siteannex.training.descriptions import describe
-from siteannex.training.experiment import Experiment
-from siteannex.training.runs import node_count, runs
+from siteannex.training.experiment.checks import VARS
+from siteannex.training.experiment.model import Experiment
+from siteannex.training.experiment.runs import node_count, runs
+from siteannex.training.rendering.descriptions import describe
 from tests.unit.training.experiments import read
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "experiment.md").read_text(encoding="utf-8")

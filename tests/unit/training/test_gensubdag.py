@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siteannex.errors import AnnexError, StageFailure
-from siteannex.training.dagfile import save_text
-from siteannex.training.daggraph import read_graph
-from siteannex.training.gensubdag import Compiled, compile_dag, compile_text, has_gen
+from siteannex.training.dag.dagfile import save_text
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.gen.gensubdag import Compiled, compile_dag, compile_text, has_gen
 from tests.unit.training.mldag_twin import campaign, twin
 from tests.unit.training.test_dagfile import DAGS
 

@@ -7,8 +7,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from siteannex.errors import AnnexError
-from siteannex.training.imported import Imported
-from siteannex.training.mldag import import_mldag
+from siteannex.training.importing.imported import Imported
+from siteannex.training.importing.mldag import import_mldag
 
 TEMPLATE = """\
   universe = container

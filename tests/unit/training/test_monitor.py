@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteannex.training.daggraph import read_graph
-from siteannex.training.eventlog import EventLog
-from siteannex.training.eventlog_stamps import Stamps
-from siteannex.training.eventlog_text import Event, Splitter
-from siteannex.training.monitor import WAITING, Monitor
-from siteannex.training.monitor_fold import Board, State
-from siteannex.training.monitor_plan import Planned, plan_of_graph, plan_of_manifest, planned_by_name, with_done
-from siteannex.training.monitor_text import LogHealth, as_csv, as_data, head_lines, run_cells, urgent_first
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.eventlog.reader import EventLog
+from siteannex.training.eventlog.stamps import Stamps
+from siteannex.training.eventlog.text import Event, Splitter
+from siteannex.training.monitoring.fold import Board, State
+from siteannex.training.monitoring.monitor import WAITING, Monitor
+from siteannex.training.monitoring.plan import Planned, plan_of_graph, plan_of_manifest, planned_by_name, with_done
+from siteannex.training.monitoring.text import LogHealth, as_csv, as_data, head_lines, run_cells, urgent_first
 from tests.unit.training import log_twin as twin
 
 PLAN = {f"run{run}-train_epoch{epoch}": Planned(f"run{run}", epoch, "lake") for run in range(2) for epoch in range(2)}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.training.daggraph import read_graph
-from siteannex.training.origins import Origins
-from siteannex.training.writing import Written, default_dag, missing_inputs, write_dag
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.experiment.origins import Origins
+from siteannex.training.rendering.writing import Written, default_dag, missing_inputs, write_dag
 from tests.unit.training.experiments import GOOD, read, refusal
 
 INPUT = "train.py"

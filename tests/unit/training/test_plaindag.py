@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteannex.errors import AnnexError, StageFailure
-from siteannex.training.daggraph import read_graph
-from siteannex.training.plaindag import cycle, plain_dag
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.dag.plaindag import cycle, plain_dag
 
 
 def refusal(folder: Path, text: str) -> StageFailure:

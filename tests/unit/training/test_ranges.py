@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteannex.training.ranges import RangeError, by_factor, by_step, log_spaced, looks_like_range, parse_range
+from siteannex.training.experiment.ranges import (
+    RangeError,
+    by_factor,
+    by_step,
+    log_spaced,
+    looks_like_range,
+    parse_range,
+)
 
 NUMBERS = st.decimals(min_value=-1000, max_value=1000, allow_nan=False, allow_infinity=False, places=3)
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from siteannex.errors import AnnexError
-from siteannex.training.daggraph import read_graph
-from siteannex.training.reading import read_experiment
-from siteannex.training.render import Names, dag_lines
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.experiment.reading import read_experiment
+from siteannex.training.rendering.render import Names, dag_lines
 from tests.unit.training.experiments import GOOD, read, refusal
 
 

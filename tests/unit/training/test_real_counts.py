@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 import htcondor2
 import pytest
 
-from siteannex.training.eventlog import EventLog
-from siteannex.training.eventlog_stamps import Stamps
-from siteannex.training.eventlog_text import Splitter
-from siteannex.training.monitor_fold import Board
+from siteannex.training.eventlog.reader import EventLog
+from siteannex.training.eventlog.stamps import Stamps
+from siteannex.training.eventlog.text import Splitter
+from siteannex.training.monitoring.fold import Board
 from tests.unit.training import log_twin as twin
 from tests.unit.training.mldag_twin import real_training
 

@@ -14,11 +14,11 @@ import pytest
 
 from siteannex.errors import AnnexError
 from siteannex.model import StagedCopy
-from siteannex.training.daggraph import read_graph
-from siteannex.training.render import Names, config_text, dag_lines, hook_scripts, manifest_lines
-from siteannex.training.runs import node_count
-from siteannex.training.staged import with_copies
-from siteannex.training.writing import default_dag, loose_secrets, missing_inputs, write_dag
+from siteannex.training.dag.daggraph import read_graph
+from siteannex.training.experiment.runs import node_count
+from siteannex.training.experiment.staged import with_copies
+from siteannex.training.rendering.render import Names, config_text, dag_lines, hook_scripts, manifest_lines
+from siteannex.training.rendering.writing import default_dag, loose_secrets, missing_inputs, write_dag
 from tests.unit.training.experiments import GOOD, read
 
 GOLDEN = Path(__file__).resolve().parent.parent.parent / "golden" / "experiment.dag"

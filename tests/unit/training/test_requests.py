@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.training.matrix import AnnexNeed
-from siteannex.training.render import Names, dag_lines, hook_scripts, nodes
-from siteannex.training.requests import Asked, RequestFile, announcing, read_requests
-from siteannex.training.runs import runs
+from siteannex.training.experiment.matrix import AnnexNeed
+from siteannex.training.experiment.requests import Asked, RequestFile, announcing, read_requests
+from siteannex.training.experiment.runs import runs
+from siteannex.training.rendering.render import Names, dag_lines, hook_scripts, nodes
 from tests.unit.training.experiments import GOOD, read
 
 NEED = AnnexNeed("delta", gpus=1, cpus=4, memory_mib=1500, at_once=3, walltime_s=3600)

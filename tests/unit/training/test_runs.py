@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteannex.training.experiment import Experiment, as_value
-from siteannex.training.places import route
-from siteannex.training.runs import node_count, points, run_count, runs
+from siteannex.training.experiment.model import Experiment, as_value
+from siteannex.training.experiment.places import route
+from siteannex.training.experiment.runs import node_count, points, run_count, runs
 from tests.unit.training.experiments import GOOD, read
 
 RANDOM = "{range: 0.01 to 0.1 by 0.01}"

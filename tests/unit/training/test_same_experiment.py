@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from siteannex.training.dagfile import read_commands
-from siteannex.training.daggraph import Graph, differences, read_graph, relabelled
-from siteannex.training.dagimport import import_dag
-from siteannex.training.mldag import import_mldag
-from siteannex.training.reading import Loaded, read_experiment
-from siteannex.training.render import Names, dag_lines
+from siteannex.training.dag.dagfile import read_commands
+from siteannex.training.dag.daggraph import Graph, differences, read_graph, relabelled
+from siteannex.training.experiment.reading import Loaded, read_experiment
+from siteannex.training.importing.dagimport import import_dag
+from siteannex.training.importing.mldag import import_mldag
+from siteannex.training.rendering.render import Names, dag_lines
 from tests.unit.training.mldag_twin import campaign, twin
 from tests.unit.training.test_mldag import RESOURCES, TEMPLATE, VARS
 

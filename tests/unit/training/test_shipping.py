@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import siteannex.training.epoch as package
-from siteannex.training.shipping import epoch_runner
+from siteannex.training.rendering.shipping import epoch_runner
 
 MODULES = sorted(Path(package.__path__[0]).glob("*.py"))
 

@@ -11,7 +11,7 @@ import pytest
 
 from siteannex.errors import AnnexError
 from siteannex.locks import exclusive
-from siteannex.training.submission import Answer, Records, Submission, run_program
+from siteannex.training.experiment.submission import Answer, Records, Submission, run_program
 from tests.unit.doubles import FakeClock
 
 TAKEN = Answer(0, "Submitting job(s).\n1 job(s) submitted to cluster 17.\n")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteannex.training.secrets import secret_in
-from siteannex.training.submit_commands import SUBMIT_COMMANDS
-from siteannex.training.submit_language import arguments, check, effective, environment, parse, references
+from siteannex.training.experiment.secrets import secret_in
+from siteannex.training.rendering.submit_commands import SUBMIT_COMMANDS
+from siteannex.training.rendering.submit_language import arguments, check, effective, environment, parse, references
 
 REAL = """
 universe = container

@@ -1,0 +1,1 @@
+"""`why`: jobs that do not run, pilots that wait, annexes and their story."""

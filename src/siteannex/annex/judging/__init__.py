@@ -1,0 +1,1 @@
+"""What the witnesses add up to: where a pilot is, how sure that is, how it ended."""

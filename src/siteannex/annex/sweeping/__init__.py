@@ -1,0 +1,1 @@
+"""`sweep`: what bears our marks and belongs to no living annex."""

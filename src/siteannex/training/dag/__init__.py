@@ -1,0 +1,1 @@
+"""DAGMan's own files: read, compared, explained."""

@@ -1,0 +1,1 @@
+"""HTCondor's job event logs."""

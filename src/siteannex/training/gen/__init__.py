@@ -1,0 +1,1 @@
+"""GEN SUBDAG: a part of a DAG written once, compiled to plain DAGMan."""

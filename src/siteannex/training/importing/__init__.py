@@ -1,0 +1,1 @@
+"""Experiments out of MLDAG's files and out of DAGs."""

@@ -1,0 +1,1 @@
+"""Whether what a training run left behind is what its attempts wrote."""
