@@ -44,6 +44,8 @@ def test_one_command_brings_up_what_jobs_wait_for_at_two_sites(alice: Person, gr
     assert (asked.returncode, "say --yes" in asked.stdout) == (1, True)
     assert alice.shell("ls ~/.local/state/siteannex/annexes 2>/dev/null || true") == ""
 
+    # The schedd may first try a claim on the EP of an earlier test, and takes ten seconds to see that it is gone.
+    ground.wait_for(first.states, lambda states: set(states) == {str(IDLE)}, within_s=60)
     up = alice.types("up", "--pending", "--yes", "--lifetime", "10m")
     assert up.status == 0, up.text
     assert sorted(up.answers) == sorted(["known", "password", "code", "known", "menu"])
