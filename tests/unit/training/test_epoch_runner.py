@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -552,3 +553,30 @@ def test_data_is_unpacked_first_and_the_time_it_took_is_told(ground: Ground) -> 
     assert ended.status == 0
     assert (ground.folder / "words.txt").read_text() == "data"
     assert ground.sidecar("epoch000.ckpt")["training"]["unpack_s"] >= 0
+
+
+# Tracking servers
+
+
+def test_a_tracking_server_that_does_not_answer_is_told_and_training_goes_on(ground: Ground) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mlflow:
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            closed = gone.getsockname()[1]
+        env = {
+            "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{mlflow.getsockname()[1]}",
+            "WANDB_PROJECT": "toy",
+            "WANDB_BASE_URL": f"http://127.0.0.1:{closed}",
+        }
+        ended = ground.attempt(0, env=env)
+    assert ended.status == 0, ended.output
+    told = {row["server"]: row["wrong"] for row in ended.named("tracking.checked")}
+    assert told["MLflow"] is None
+    assert told["W&B"].endswith("Connection refused")
+    assert "W&B at http://127.0.0.1" in ended.output
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"MLFLOW_TRACKING_URI": "file:///runs"}, {"WANDB_PROJECT": "toy", "WANDB_MODE": "offline"}]
+)
+def test_nothing_is_tried_where_nothing_has_to_be_reached(ground: Ground, env: dict[str, str]) -> None:
+    assert ground.attempt(0, env=env).named("tracking.checked") == []

@@ -31,6 +31,7 @@ from .task import (
     Refusal,
     Task,
 )
+from .tracking import obstacle, servers
 
 RESERVE_S = 8.0
 """Of the time HTCondor gives: for ending what heeds no signal, and for the last events."""
@@ -84,6 +85,7 @@ class Attempt:
         self.events.write(
             "attempt.started", host=place.host, site=place.site, slot=place.slot, gpus=self.gpus.devices or place.gpus
         )
+        self._try_tracking()
         try:
             status = self._side_job() if self.task.stage in ("prepare", "evaluate") else self._train()
         except Refusal as refusal:
@@ -104,6 +106,13 @@ class Attempt:
         if status not in (SAVED, INTERRUPTED):
             self._send_back_only_ours()
         return status
+
+    def _try_tracking(self) -> None:
+        for name, address in servers(self.env).items():
+            wrong = obstacle(address, self.env)
+            self.events.write("tracking.checked", server=name, address=address, wrong=wrong or None)
+            if wrong:
+                say(f"{name} at {address} cannot be reached from here ({wrong}); training goes on without it")
 
     # Training
 
