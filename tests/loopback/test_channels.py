@@ -163,7 +163,7 @@ def test_an_upload_with_a_known_sum_goes_on_after_a_cut_connection(
 
     with pytest.raises(AnnexError) as raised:
         transport.put(big, f"data/{sha256}", progress=cut, sha256=sha256)
-    assert failure_of(raised).code == "link-broken"
+    assert failure_of(raised).code == "upload-cut"
     assert "goes on from there" in failure_of(raised).summary
     assert eventually(lambda: not sshd.busy)
     assert left(sshd) == [f"{sha256}.part"], "under its name is only what was verified"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -301,11 +300,3 @@ def test_every_launch_has_a_mark_of_its_own_and_the_same_launch_the_same() -> No
 def test_a_zone_without_a_subnet_of_ours_cannot_be_asked_for() -> None:
     with pytest.raises(KeyError):
         run_instances(launches()[0], Ground("ami-1", "/dev/sda1", {}, "sg-1", "p", True))
-
-
-def test_without_boto3_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(AnnexError) as raised:
-        open_ec2("aws", "us-east-1", "alice@ap.lab", FakeClock())
-    assert raised.value.failure.code == "cloud-client-missing"
-    assert "siteannex[aws]" in raised.value.failure.hint

@@ -19,7 +19,7 @@ from siteannex.annex.store import Annex
 from siteannex.annex.watch import Watcher, adopt, gather
 from siteannex.errors import Stage
 from siteannex.failures import fail, failure
-from siteannex.model import JobCounts, Witnesses
+from siteannex.model import BatchState, JobCounts, Witnesses
 from tests.unit.samples import NOW, job, plan, slot
 from tests.unit.world import World
 
@@ -122,6 +122,18 @@ def test_status_with_a_connection_shows_the_queue(world: World) -> None:
     assert cells(row)["PILOTS"] == "1 pending"
     assert "Resources" in cells(row)["NEXT"]
     assert any("job 71" in line and "PENDING (Resources)" in line for line in detail_lines(row, NOW))
+
+
+def test_a_projected_start_is_remembered_also_when_it_comes_after_the_reason(world: World) -> None:
+    annex = submitted(world)
+    waiting = job(
+        "71", BatchState.PENDING, name=annex.plan.annex_id, state_text="PENDING", reason="Resources", start=None
+    )
+    adopt(annex, Witnesses(batch=(waiting,)))
+    assert annex.state().queue[0].start is None
+    projected = world.clock.now() + timedelta(hours=1)
+    adopt(annex, Witnesses(batch=(replace(waiting, start=projected),)))
+    assert annex.state().queue[0].start == projected
 
 
 def test_busy_gpus_are_counted_from_the_dynamic_slots(world: World) -> None:

@@ -84,8 +84,9 @@ def _queue_news(state: AnnexState, witnesses: Witnesses, now: datetime) -> list[
         waits = job.state is BatchState.PENDING
         if not waits and (before is None or before.text == text or not job.state.living):
             continue  # of a pilot that never waited the other stages tell
-        if before is None or before.text != text or seconds_between(before.at, now) > _STAMP_S:
-            start = job.start.isoformat() if waits and job.start else None
+        start = job.start.isoformat() if waits and job.start else None
+        projected = start is not None and before is not None and before.start is None
+        if before is None or before.text != text or projected or seconds_between(before.at, now) > _STAMP_S:
             news.append({"job_id": job.job_id, "text": text, "start": start})
     return news
 

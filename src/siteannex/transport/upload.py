@@ -61,7 +61,9 @@ find "${{target%/*}}" -maxdepth 1 -name "${{target##*/}}.part-*" -mmin +120 -exe
 exit 0
 """
 _MISMATCH, _NO_TOOL = 65, 67
-_GOES_ON = frozenset({"link-broken", "remote-timeout", "channel-refused", "session-needed", "session-holder-lost"})
+_GOES_ON = frozenset(
+    {"upload-cut", "link-broken", "remote-timeout", "channel-refused", "session-needed", "session-holder-lost"}
+)
 """After these a resumable upload leaves what it has sent."""
 
 FramedRun = Callable[[Command, float], RawResult]
