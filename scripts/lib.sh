@@ -27,7 +27,8 @@ find_python() { # the first Python that is new enough
   local candidate
   for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11 /usr/bin/python3; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-      command -v "$candidate"
+      # Not a virtual environment's own link: .venv may be the one that is made anew.
+      "$candidate" -c 'import sys; print(sys._base_executable)'
       return 0
     fi
   done
