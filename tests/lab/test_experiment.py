@@ -92,7 +92,7 @@ def siteannex(person: Person, *words: str) -> str:
 
 def nodes_done(person: Person, dag: str) -> list[str]:
     """Nodes that succeeded, once for each time they did, by DAGMan's own job state log."""
-    lines = person.shell(f"cat ~/exp/{dag}.jobstate").splitlines()
+    lines = person.shell(f"cat ~/exp/{dag}.jobstate 2>/dev/null || true").splitlines()
     return sorted(line.split()[1] for line in lines if " JOB_SUCCESS " in line)
 
 
