@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.unit.training.mldag_twin import real_training
 
@@ -33,12 +35,21 @@ def transfer(cluster: int, after_s: float, what: str, begin: datetime = BEGIN) -
 
 
 def executing(
-    cluster: int, after_s: float, *, site: str = "", gpus: int = 1, model: str = "NVIDIA A40", begin: datetime = BEGIN
+    cluster: int,
+    after_s: float,
+    *,
+    site: str = "",
+    gpus: int = 1,
+    model: str = "NVIDIA A40",
+    begin: datetime = BEGIN,
+    host: str = "gpu01.example.org",
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Event 001."""
+    """Event 001. `told`: attributes that the job asked for by `ulog_execute_attrs`."""
     names = [f"GPUs_GPU_{at:08x}" for at in range(gpus)]
     lines = [
-        "\tSlotName: slot1_1@gpu01.example.org",
+        f"\tSlotName: slot1_1@{host}",
+        *(f'\t{name} = "{value}"' for name, value in told.items()),
         f"\tAvailableGPUs = {{ {','.join(names)} }}",
         '\tCondorScratchDir = "/tmp/execute/dir_1"',
         "\tCpus = 4",
@@ -52,8 +63,8 @@ def executing(
         ),
         "\tMemory = 65536",
     ]
-    host = "<192.0.2.7:9618?addrs=192.0.2.7-9618&alias=gpu01.example.org&noUDP>"
-    return event(1, cluster, after_s, f"Job executing on host: {host}", *lines, begin=begin)
+    where = f"<192.0.2.7:9618?addrs=192.0.2.7-9618&alias={host}&noUDP>"
+    return event(1, cluster, after_s, f"Job executing on host: {where}", *lines, begin=begin)
 
 
 def usage(gpus: int = 1) -> list[str]:

@@ -135,10 +135,34 @@ def test_a_start_names_site_slot_and_gpus() -> None:
     assert (start.model, start.devices[0].memory_mib, start.devices[0].driver) == ("NVIDIA A40", 45739, "575.57.08")
 
 
-def test_the_node_is_found_in_both_spellings() -> None:
-    [old], _ = split(twin.submitted(1, 0, "run0-train_epoch0"))
-    [new], _ = split(twin.event(0, 1, 0, "Job submitted from host: <x>", '    DAGNodeName = "r00-e1"'))
-    assert (node_of(old), node_of(new)) == ("run0-train_epoch0", "r00-e1")
+@pytest.mark.parametrize(
+    ("told", "site"),
+    [
+        ({"SiteannexSite": "delta", "AnnexName": "mine"}, "delta"),
+        ({"AnnexName": "mine"}, "mine"),
+        ({"SiteannexSite": "delta", "GLIDEIN_ResourceName": "Lake-CE1"}, "Lake-CE1"),
+        ({"SiteannexSite": "undefined"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_site_is_what_the_execution_point_says_of_itself(told: dict[str, str], site: str) -> None:
+    [event], _ = split(twin.executing(1, 0, told={"EPSlurmJobId": "4711", **told}))
+    start = start_of(event)
+    assert (start.site, start.annex, start.batch_job) == (site, told.get("AnnexName", ""), "4711")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    DAG Node: r00-e1",
+        '    DAGNodeName = "r00-e1"',
+        '    [ DAGNodeName = "r00-e1"; JobBatchName = "x" ]',
+        '    [ JobBatchName = "x"; DAGNodeName = "r00-e1" ]',
+    ],
+)
+def test_the_node_is_found_in_every_spelling(line: str) -> None:
+    [event], _ = split(twin.event(0, 1, 0, "Job submitted from host: <x>", line))
+    assert node_of(event) == "r00-e1"
 
 
 @pytest.mark.parametrize(

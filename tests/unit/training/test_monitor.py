@@ -44,7 +44,7 @@ def test_the_campaign_is_counted_attempt_by_attempt() -> None:
     assert dict(board.outcomes) == {"evicted": 1, "completed": 2, "failed": 1}
     assert board.closed_hours["Lake-CE1", "NVIDIA A40", "evicted"] == pytest.approx(600 * 2 / 3600)
     assert board.closed_hours["Lake-CE1", "NVIDIA A40", "completed"] == pytest.approx(1.0)
-    assert board.closed_hours["lake", "NVIDIA L40S", "failed"] == pytest.approx(600 / 3600)
+    assert board.closed_hours["example.org", "NVIDIA L40S", "failed"] == pytest.approx(600 / 3600)
     assert board.jobs[11, 0].attempts[0].reason == "Startd was shutdown"
     assert board.jobs[11, 0].attempts[0].received_bytes == 1158408111
 
@@ -134,6 +134,50 @@ def test_each_run_shows_the_epoch_that_matters_now() -> None:
     assert (done.queue_s, done.transfer_s, done.execution_s, done.evicted_s) == (100 + 1340, 60, 3600, 600)
     assert (done.attempts, done.tries, done.target, done.site) == (2, 1, "lake", "Lake-CE1")
     assert monitor.nodes_of("run1")[0].tries == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "host", "site"),
+    [
+        ({"SiteannexSite": "lake", "AnnexName": "lake2"}, "gpu01", "lake"),
+        ({"SiteannexSite": "river"}, "gpu01.lake.edu", "river"),
+        ({}, "gpu01.river.edu", "river.edu"),
+        ({}, "gpu01", "gpu01"),
+    ],
+    ids=["as told", "elsewhere", "by its domain", "by its name"],
+)
+def test_the_actual_site_is_never_guessed_from_the_targeted_one(told: dict[str, str], host: str, site: str) -> None:
+    log = twin.submitted(1, 0, "run0-train_epoch0") + twin.executing(1, 10, host=host, told=told)
+    monitor = monitor_of(log)
+    node = monitor.nodes_of("run0")[0]
+    assert (node.target, node.site, node.host) == ("lake", site, host)
+    [attempt] = monitor.board.jobs[1, 0].attempts
+    assert (attempt.slot, attempt.annex) == (f"slot1_1@{host}", told.get("AnnexName", ""))
+
+
+def test_a_transfer_waits_in_the_queue_before_it_begins() -> None:
+    seen = []
+    monitor = Monitor(PLAN)
+    for text in (
+        twin.submitted(1, 0, "run0-train_epoch0"),
+        twin.transfer(1, 10, "Entered queue to transfer input files"),
+        twin.transfer(1, 40, "Started transferring input files"),
+        twin.executing(1, 90),
+        twin.transfer(1, 500, "Entered queue to transfer output files"),
+        twin.transfer(1, 600, "Started transferring output files"),
+    ):
+        monitor.take(events_of(text))
+        node = monitor.nodes_of("run0")[0]
+        seen.append((node.state, bool(node.reason)))
+    assert seen == [
+        ("idle", False),
+        ("transferring in", True),
+        ("transferring in", False),
+        ("running", False),
+        ("transferring out", True),
+        ("transferring out", False),
+    ]
+    assert (node.queue_s, node.transfer_s) == (10, 80 + 100)
 
 
 def test_time_left_is_what_was_measured() -> None:

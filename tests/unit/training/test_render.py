@@ -107,6 +107,14 @@ def test_stage_and_site_lines_win_over_the_template(tmp_path: Path) -> None:
     assert [line for line in description(dag, "evaluate-expanse") if "request_gpus" in line] == ["request_gpus = 0"]
 
 
+def test_the_log_is_asked_to_say_where_a_job_runs_beside_what_the_user_asks(tmp_path: Path) -> None:
+    ours = "GLIDEIN_ResourceName, SiteannexSite, AnnexName, EPSlurmJobId, Machine"
+    assert f"ulog_execute_attrs = {ours}" in description(text(tmp_path), "train-expanse")
+    lines = description(text(tmp_path, ("cap: 4", 'cap: 4, submit: "ulog_execute_attrs = Rack"')), "train-expanse")
+    asked = [line for line in lines if line.startswith("ulog_execute_attrs")]
+    assert asked == ["ulog_execute_attrs = Rack", f"ulog_execute_attrs = $(ulog_execute_attrs), {ours}"]
+
+
 def test_epochs_per_job_finetuning_and_preparation_make_one_chain(tmp_path: Path) -> None:
     more = (
         "finetune: {command: python3 tune.py, epochs: 2}\n"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from siteannex.training.eventlog.text import Event, Kind
 
-_NODE = re.compile(rb"(?m)^\s*(?:DAG Node: (\S+)|DAGNodeName = \"([^\"]+)\")")
+_NODE = re.compile(rb"(?m)^[ \t]*(?:DAG Node: (\S+)|(?:\[.*?\b)?DAGNodeName = \"([^\"]+)\")")
+"""HTCondor 25.14 writes `[ DAGNodeName = "r00-e00"; JobBatchName = "x" ]`."""
 _CODES = re.compile(rb"Code (-?\d+) Subcode (-?\d+)")
 _CODE_LINE = re.compile(r"\s*Code (-?\d+) Subcode (-?\d+)\s*")
 _VALUE = re.compile(rb"\((?:return value|signal) (-?\d+)\)")
@@ -24,6 +25,7 @@ _ALIAS = re.compile(rb"[?&]alias=([^&>\s]+)")
 _HOST = re.compile(rb"host: (<[^>\s]*>|\S+)")
 _QUEUED = re.compile(rb"Seconds spent in queue: (\d+)")
 _USAGE = re.compile(r"\s*(\w+)\s*(?:\((\w+)\))?\s*:(.*)")
+_SITES = ("GLIDEIN_ResourceName", "SiteannexSite", "AnnexName")
 _TRANSFERS = {
     "Entered queue to transfer input files": "input queued",
     "Started transferring input files": "input",
@@ -52,7 +54,11 @@ class Start:
     host: str
     slot: str
     site: str
-    """`GLIDEIN_ResourceName`; empty for an EP that is no glidein."""
+    """Where the EP says it is: `GLIDEIN_ResourceName`, else `SiteannexSite`, else `AnnexName`; empty when it says none.
+    The last two stand in the event because jobs ask for them (`ulog_execute_attrs`)."""
+    annex: str
+    batch_job: str
+    """The Slurm job that carries the EP."""
     gpus: int
     devices: tuple[Gpu, ...]
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -125,11 +131,18 @@ def start_of(event: Event) -> Start:
     return Start(
         host=_text(alias[1] if alias else host[1] if host else b""),
         slot=_text(slot),
-        site=found.get("GLIDEIN_ResourceName", "").strip('"'),
+        site=next((value for name in _SITES if (value := _said(found, name))), ""),
+        annex=_said(found, "AnnexName"),
+        batch_job=_said(found, "EPSlurmJobId"),
         gpus=count,
         devices=tuple(devices[:count] if count else devices),
         attributes=found,
     )
+
+
+def _said(found: Mapping[str, str], name: str) -> str:
+    value = found.get(name, "").strip('"')
+    return "" if value.lower() in ("undefined", "error") else value
 
 
 def _gpu(ad: str) -> Gpu:

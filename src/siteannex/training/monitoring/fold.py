@@ -20,6 +20,8 @@ from siteannex.training.monitoring.plan import Planned
 
 _TOGETHER_S = 60.0
 """HTCondor writes what ends an attempt as several events (004, then 009 or 012) within a minute."""
+TRANSFER_QUEUED = "waits in the access point's transfer queue"
+"""The reason of a job that is to transfer files and is not let yet."""
 _SIZES = Kind.IMAGE_SIZE
 
 
@@ -48,6 +50,7 @@ class Attempt:
     job_id: str
     node: str
     site: str
+    """Where it really ran, as the EP said; else the host's domain, else its name. Never the targeted site."""
     host: str
     gpus: int
     model: str
@@ -61,6 +64,9 @@ class Attempt:
     subcode: int | None = None
     sent_bytes: int = 0
     received_bytes: int = 0
+    slot: str = ""
+    annex: str = ""
+    batch_job: str = ""
     told_s: float = 0.0
     """HTCondor's own TimeExecute, for an attempt whose start is lost."""
 
@@ -162,10 +168,9 @@ class Board:
                 self.stray += 1
                 return
             self.close(job, job.seen_at, "unknown")
-        planned = self.plan.get(job.node)
-        annex = told.attributes.get("AnnexName", "").strip('"')
-        site = told.site or annex or (planned.site if planned else "") or told.host.partition(".")[2] or told.host
+        site = told.site or told.host.partition(".")[2] or told.host or told.slot
         attempt = Attempt(job.job_id, job.node, site, told.host, told.gpus, told.model, event.at, job.transfer_at)
+        attempt.slot, attempt.annex, attempt.batch_job = told.slot, told.annex, told.batch_job
         job.attempts.append(attempt)
         job.transfer_at = None
         self.running[job.job_id] = attempt
@@ -198,8 +203,7 @@ class Board:
         """An end whose start the log has lost: HTCondor's table still says how long it ran and on what."""
         busy, gpus = end.usage.get("TimeExecute (s)"), end.usage.get("GPUs")
         count = int(gpus.allocated) if gpus and gpus.allocated.isdecimal() else 0
-        planned = self.plan.get(job.node)
-        attempt = Attempt(job.job_id, job.node, planned.site if planned else "", "", count, "", None)
+        attempt = Attempt(job.job_id, job.node, "", "", count, "", None)
         attempt.told_s = float(busy.usage) if busy and busy.usage.isdecimal() else 0.0
         attempt.ended_at, attempt.outcome = event.at, outcome
         _fill(attempt, end, "")
@@ -283,12 +287,13 @@ def _released(board: Board, job: Job, event: Event) -> None:
 
 def _transfer(board: Board, job: Job, event: Event) -> None:
     what, attempt = transfer_of(event), job.open
+    waits = TRANSFER_QUEUED if what.endswith("queued") else ""
     if what in ("input queued", "input") and attempt is None:
         job.transfer_at = job.transfer_at or event.at
-        board.move(job, State.INPUT, event.at)
+        board.move(job, State.INPUT, event.at, waits)
     elif what.startswith("output") and attempt is not None:
         attempt.output_at = attempt.output_at or event.at
-        board.move(job, State.OUTPUT, event.at)
+        board.move(job, State.OUTPUT, event.at, waits)
 
 
 def _to(state: State) -> Callable[[Board, Job, Event], None]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from siteannex.training.eventlog.text import Damage
-from siteannex.training.monitoring.fold import State
+from siteannex.training.monitoring.fold import TRANSFER_QUEUED, State
 from siteannex.training.monitoring.monitor import WAITING, Monitor, NodeRow, RunRow, Totals
 from siteannex.units import format_duration
 
@@ -100,6 +100,8 @@ _FINISHED = (State.COMPLETED, WAITING)
 
 
 def _state(node: NodeRow) -> str:
+    if node.reason == TRANSFER_QUEUED:
+        return f"{node.state} (queued)"
     return f"held ({node.code})" if node.state == State.HELD and node.code is not None else node.state
 
 

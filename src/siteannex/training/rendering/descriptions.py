@@ -32,6 +32,9 @@ MOST_STARTS = 20
 STAGES_OF_RUNS = ("train", "finetune", "evaluate")
 IMAGE_COMMANDS = ("container_image", "docker_image", "my.singularityimage")
 OURS = ("environment", "environment2", "env")
+EXECUTE_ATTRS = ("GLIDEIN_ResourceName", "SiteannexSite", "AnnexName", "EPSlurmJobId", "Machine")
+"""Attributes of the execution point that HTCondor writes into event 001, so that the log says where a job really ran:
+`ulog_execute_attrs`, HTCondor 10 and newer; those that an EP lacks are left out."""
 COMMAND_SETS = ("executable", "arguments", "args", "transfer_executable", "preserve_relative_paths")
 """What `command:` decides, so that a template may not."""
 
@@ -118,6 +121,8 @@ def describe(
         own = "$(transfer_input_files), " if any(line.name == "transfer_input_files" for line in lines) else ""
         added.append(f"transfer_input_files = {own}{', '.join(inputs)}")
     added += _unless(lines, "on_exit_remove", _leaves(ours=work.command is not None))
+    also = "$(ulog_execute_attrs), " if any(line.name == "ulog_execute_attrs" for line in lines) else ""
+    added.append(f"ulog_execute_attrs = {also}{', '.join(EXECUTE_ATTRS)}")
     for name, ending in (("output", "out"), ("error", "err")):
         added += _unless(lines, name, f"{folder}/logs/$(JOB).$(Cluster).{ending}")
     if work.walltime is not None:
