@@ -295,7 +295,7 @@ def test_every_code_in_the_tarball_is_in_the_catalogue() -> None:
 
 def test_the_tarballs_shell_passes_shellcheck() -> None:
     paths = [str(path) for path in sorted(data_dir("tarball").glob("*.sh"))]
-    assert len(paths) == len(pilot_files()) == 6
+    assert len(paths) > len(pilot_files()) == 6
     checked = subprocess.run(["shellcheck", "-x", *paths], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
 
