@@ -122,8 +122,8 @@ lives() {
 lease_left() {
     seen=$(grep -x '[0-9]\{1,11\}' clock 2>/dev/null | head -n 1)
     wakes=$(grep -x '[0-9]\{1,9\}' wakes 2>/dev/null | head -n 1)
-    time=$(now)
-    [ "$time" -ge "${seen:-0}" ] 2>/dev/null || time=${seen:-$L_ENDS_AT}
+    time=$(now | grep -x '[0-9]\{1,11\}') || time=${seen:-$L_ENDS_AT}
+    [ "$time" -ge "${seen:-0}" ] || time=$seen
     keep "$time" clock
     keep $((${wakes:-0} + 1)) wakes
     left=$((L_ENDS_AT - time))

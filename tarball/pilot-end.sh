@@ -215,7 +215,7 @@ answer_for_logs() {
 # it is of no worth.
 is_last() {
     set -- "$ANNEX_DIR"/pilots/*
-    [ -e "$1" ] && [ "$#" -ge "$P_PILOTS" ] && return 0
+    [ -e "$1" ] && [ ! -e "$ANNEX_DIR/keep.sh" ] && [ "$#" -ge "$P_PILOTS" ] && return 0
     others=$(timeout 20 squeue -h -r --name="$P_ANNEX_ID" -o %A 2>/dev/null) || return 1
     printf '%s\n' "$others" | grep -q -x -e "$SLURM_JOB_ID" || return 1
     ! printf '%s\n' "$others" | grep -q -v -x -e "$SLURM_JOB_ID" -e ''
@@ -231,6 +231,8 @@ leave() {
     { : >"$ANNEX_DIR/pilots/$JOB"; } 2>/dev/null
     # Moved, not removed: on NFS an open file that is removed keeps its directory from going.
     mv -f "$ANNEX_DIR/slurm-${SLURM_JOB_ID:-0}.out" "$LOGS/$JOB.out" 2>/dev/null
+    # While a lease lives its keeper may bring another pilot; the directory is the keeper's to remove.
+    if [ -e "$ANNEX_DIR/lease.sh" ]; then return 0; fi
     if is_last; then
         case $ANNEX_DIR in
         */annex/"$P_ANNEX_ID") rm -rf "$ANNEX_DIR" 2>/dev/null ;;

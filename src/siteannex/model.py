@@ -16,6 +16,15 @@ class Join(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """What a keeper at the site may do alone: bring pilots back, so long, for so much, so many at once."""
+
+    lease_s: int
+    gpu_hours: float
+    pilots: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What the user asked for. Two requests are the same annex when name and every field agree."""
 
@@ -43,6 +52,7 @@ class Request:
     lifetime_s: int = 3600
     idle_s: int = 600
     join: Join = Join.AUTO
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +221,27 @@ class Slot:
     """Set in the ad of a pilot that could not become an EP: its failure code, what that means there, what it saw."""
     failed_text: str = ""
     failed_seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperAd:
+    """What the keeper of a leased annex last told the collector."""
+
+    annex_id: str
+    stage: str
+    """`resting`, `working` or `ended`."""
+    code: str
+    """Why it ended, a code of the catalogue; "" while it lives."""
+    text: str
+    used_gpu_s: int
+    reserved_gpu_s: int
+    cap_gpu_s: int
+    pilots: int
+    waiting: int
+    lease_left_s: int
+    """When it told this."""
+    interval_s: int
+    told_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

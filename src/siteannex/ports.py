@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from siteannex.errors import Secret
-from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
+from siteannex.model import JobCounts, Join, KeeperAd, MarkedAd, PoolFacts, Slot
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -117,6 +117,9 @@ class Pool(Protocol):
 
     def slots(self, annex_id: str | None = None) -> list[Slot]:
         """Slots of this user's annexes (or of one) as the collector shows them now."""
+
+    def keepers(self) -> list[KeeperAd]:
+        """What the keepers of this user's leased annexes last told the collector."""
 
     def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
         """This user's jobs by the annex name they target."""

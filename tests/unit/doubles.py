@@ -10,7 +10,7 @@ from pathlib import Path
 
 from siteannex.errors import Secret
 from siteannex.failures import fail
-from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
+from siteannex.model import JobCounts, Join, KeeperAd, MarkedAd, PoolFacts, Slot
 from siteannex.ports import AdBoard, Clock, Command, CommandResult, Pool, Progress, Transport, View
 from tests.unit.samples import NOW, POOL_FACTS
 from tests.unit.stub_slurm import StubSlurm, run_shell
@@ -44,6 +44,7 @@ class FakePool:
     tokens: list[tuple[Join, int]] = field(default_factory=list)
     on_token: Callable[[], None] = lambda: None
     board: list[MarkedAd] = field(default_factory=list)
+    told: list[KeeperAd] = field(default_factory=list)
 
     def schedd_name(self) -> str:
         self._ask()
@@ -64,6 +65,10 @@ class FakePool:
     def slots(self, annex_id: str | None = None) -> list[Slot]:
         self._ask()
         return [slot for slot in self.ads if annex_id in (None, slot.annex_id)]
+
+    def keepers(self) -> list[KeeperAd]:
+        self._ask()
+        return list(self.told)
 
     def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
         self._ask()

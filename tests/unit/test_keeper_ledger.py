@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from siteannex.resources import data_dir
@@ -154,10 +154,13 @@ STEP = st.fixed_dictionaries(
         "clock": st.sampled_from([str(STARTED), "0", "", "junk", str(STARTED + 3600), str(STARTED - 10**6), "9" * 12]),
     }
 )
+CALM = {"demand": "1", "queue": "true", "accounting": "true", "sbatch": "takes", "clock": str(STARTED)}
 END = st.one_of(st.none(), st.integers(0, WALLTIME_S))
 
 
 @settings(max_examples=30, deadline=None)
+@example(steps=[(CALM, None), ({**CALM, "clock": "9" * 12}, None), (CALM, None)], cap=0, most=1)
+@example(steps=[(CALM, None), ({**CALM, "clock": "9" * 11}, None), (CALM, None)], cap=0, most=1)
 @given(steps=st.lists(st.tuples(STEP, END), max_size=9), cap=st.integers(0, 3), most=st.integers(1, 3))
 def test_nothing_that_slurm_or_a_clock_says_lets_a_lease_be_passed(
     steps: list[tuple[dict[str, str], int | None]], cap: int, most: int

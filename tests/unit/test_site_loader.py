@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from siteannex.annex.planning.plan import plan_annex
@@ -190,9 +190,11 @@ LINES = GOOD.splitlines()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(index=4, line="?")
 @given(
-    st.integers(0, len(LINES) - 1),
-    st.text(max_size=20) | st.sampled_from(["a: [", "&a [*a]", "? x", "!!python/object:os.system x", "<<: *b", "- 1"]),
+    index=st.integers(0, len(LINES) - 1),
+    line=st.text(max_size=20)
+    | st.sampled_from(["a: [", "&a [*a]", "? x", "!!python/object:os.system x", "<<: *b", "- 1"]),
 )
 def test_a_file_with_any_line_replaced_is_read_or_refused_with_its_name(tmp_path: Path, index: int, line: str) -> None:
     text = "\n".join([*LINES[:index], line, *LINES[index + 1 :]])

@@ -79,9 +79,10 @@ def render_bundle(
     options: Sequence[str],
     *,
     origin: str = "",
+    keeper: Mapping[str, str] | None = None,
 ) -> Bundle:
     """Render the annex's files. `options` are the scheduler's `#SBATCH` options, whole (`--time=1:00:00`); `origin`
-    says whose annex it is (marks.py).
+    says whose annex it is (marks.py); `keeper` are the files of a lease (leasing.py).
 
     Raises ValueError for a value that does not belong in a script: those are checked long before, and checked
     again here because this is where they would do harm.
@@ -93,9 +94,10 @@ def render_bundle(
     files = {
         "batch.sh": batch_script(plan, site, options),
         "ep.conf": render_template("ep.conf.j2", context),
-        "params.sh": _assignments(_parameters(plan, site, pool, software)),
+        "params.sh": assignments(_parameters(plan, site, pool, software)),
         ORIGIN_FILE: f"{origin}\n",
         **pilot_files(),
+        **(keeper or {}),
     }
     return Bundle(files, token)
 
@@ -191,7 +193,7 @@ def _batch_context(plan: Plan, site: Site, options: Sequence[str]) -> dict[str, 
 
 def _parameters(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware) -> dict[str, str | int | list[str]]:
     host, _, rest = pool.collector.rpartition(":")
-    model, gpu_memory_mib = _promised_gpus(plan, site)
+    model, gpu_memory_mib = promised_gpus(plan, site)
     end = endgame(plan.walltime_s)
     return {
         "P_ANNEX_ID": plan.annex_id,
@@ -224,7 +226,7 @@ def _parameters(plan: Plan, site: Site, pool: PoolFacts, software: EpSoftware) -
     }
 
 
-def _promised_gpus(plan: Plan, site: Site) -> tuple[str, int]:
+def promised_gpus(plan: Plan, site: Site) -> tuple[str, int]:
     """Model and least memory (MiB) that a GPU of this plan must have; ("", 0) where the batch system may give any."""
     partition = site.partitions[plan.partition]
     typed = "{type}" in (partition.gpu_request or "")
@@ -235,7 +237,7 @@ def _promised_gpus(plan: Plan, site: Site) -> tuple[str, int]:
     return asked[0].model, min(gpus.memory_floor or 0 for gpus in asked)
 
 
-def _assignments(parameters: Mapping[str, str | int | list[str]]) -> str:
+def assignments(parameters: Mapping[str, str | int | list[str]]) -> str:
     """Shell assignments. A list becomes lines joined by newlines, its words already quoted for the shell."""
     lines = ["# What the plan says to the pilot. Rendered by siteannex; read by pilot.sh."]
     for name, value in parameters.items():

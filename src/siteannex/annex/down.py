@@ -53,6 +53,9 @@ def dismiss(annex: Annex, view: View) -> None:
 def _tell_pilots(annex: Annex, access: SlurmSite, view: View, *, now: bool) -> bool:
     """Cancel pending pilots, drain or stop running ones; True when some drain."""
     target = Target.of(annex)
+    if target.leased:
+        access.withdraw_keeper(target.annex_id)
+        view.line("keeper", "lease withdrawn, keeper gone: no pilot comes back")
     alive = living(look(target, access), target)
     pending = tuple(job.job_id for job in alive if job.state is BatchState.PENDING)
     running = tuple(job.job_id for job in alive if job.state is not BatchState.PENDING)

@@ -36,11 +36,15 @@ class Target:
     since: datetime
     """Its batch jobs are not older than this."""
     job_ids: tuple[str, ...] = ()
+    leased: bool = False
+    """A keeper may be there, and is ended before the pilots: else it could bring one back."""
 
     @classmethod
     def of(cls, annex: Annex) -> Target:
         """An annex as its events have it now."""
-        return cls(annex.plan.annex_id, annex.plan.request.site, annex.created_at(), annex.state().job_ids)
+        request = annex.plan.request
+        ids = annex.state().job_ids
+        return cls(annex.plan.annex_id, request.site, annex.created_at(), ids, leased=request.lease is not None)
 
 
 def end_now(annex: Target, access: SlurmSite, clock: Clock, view: View) -> tuple[BatchJob, ...]:
@@ -48,6 +52,8 @@ def end_now(annex: Target, access: SlurmSite, clock: Clock, view: View) -> tuple
 
     All ends return the batch jobs as the site last told of them.
     """
+    if annex.leased:
+        access.withdraw_keeper(annex.annex_id)
     access.cancel_annex(annex.annex_id, annex.job_ids)
     return finish(annex, access, clock, view, patience_s=0.0)
 

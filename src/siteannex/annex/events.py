@@ -107,6 +107,9 @@ class AnnexState:
     ran: Mapping[str, float] = field(default_factory=dict)
     """Seconds that batch jobs which have ended ran, by the batch system's record."""
     ended_at: datetime | None = None
+    keeper: str = ""
+    """The batch job of the keeper's first wake."""
+    leased_until: datetime | None = None
 
 
 def fold(events: Iterable[Event]) -> AnnexState:
@@ -128,6 +131,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
             down=event.at if event.stage is Stage.DRAIN else state.down,
             join=str(data.get("join", state.join)),
             collector=str(data.get("collector", state.collector)),
+            leased_until=_moment(data["leased_until"]) if "leased_until" in data else state.leased_until,
         )
     if event.what is What.FAILED:
         return replace(
@@ -156,6 +160,7 @@ def _apply(state: AnnexState, event: Event) -> AnnexState:
         end_text=str(data.get("text", "")) if event.stage is Stage.RELEASED else state.end_text,
         bytes_sent=state.bytes_sent + (sent if isinstance(sent, int) else 0),
         login=str(data.get("login", state.login)),
+        keeper=str(data.get("keeper", state.keeper)),
         queue=_queue(state.queue, event),
         ends=_ends(state.ends, data.get("ends")),
         ran=_ran(state.ran, data.get("ran")),

@@ -136,6 +136,21 @@ class SlurmSite:
             raise fail("submit-uncertain", self.site.name, "sbatch gave no job id", evidence=[_seen(submitted)])
         return job_ids
 
+    def start_keeper(self, annex_id: str) -> str:
+        """Submit a leased annex's keeper unless one is there; its job id. AnnexError(SUBMIT) when Slurm refuses."""
+        answer = self._run(slurm.keeper_script(self._annex_dir(annex_id), annex_id))
+        if answer.status != 0:
+            raise self._advised(refusal(answer, self.site.name))
+        return next(iter(slurm.read_submitted(answer.stdout)), "")
+
+    def withdraw_keeper(self, annex_id: str) -> None:
+        """End a leased annex's keeper, if it has one. AnnexError(release-incomplete) when it does not go."""
+        answer = self.transport.run(
+            [Command(slurm.withdraw_script(self._annex_dir(annex_id), annex_id))], timeout_s=120
+        )[0]
+        if not answer.ok:
+            raise fail("release-incomplete", self.site.name, "the keeper did not end", evidence=[_seen(answer)])
+
     def forget(self, annex_id: str) -> bool:
         """Remove the annex's directory if nothing was ever submitted from it; False, and nothing done, otherwise."""
         return self._run(slurm.forget_script(self._annex_dir(annex_id))).ok

@@ -10,11 +10,13 @@ from typing import Any
 from siteannex.annex.events import AnnexState, QueueSeen, What, failure_to_data
 from siteannex.annex.judging.judge import judge
 from siteannex.annex.judging.verdict import Confidence, Verdict, confidence_text
+from siteannex.annex.leasing import as_data as keeper_data
+from siteannex.annex.leasing import keeper_of, keeper_text
 from siteannex.annex.slurm_site import SlurmSite
 from siteannex.annex.store import Annex, Store
 from siteannex.annex.watch import adopt, gather, remember_ends
 from siteannex.errors import AnnexError, Stage
-from siteannex.model import BatchJob, BatchState, JobCounts, Slot, Witnesses
+from siteannex.model import BatchJob, BatchState, JobCounts, KeeperAd, Slot, Witnesses
 from siteannex.ports import Pool
 from siteannex.units import format_duration, format_memory, format_when
 
@@ -27,6 +29,8 @@ class Row:
     verdict: Verdict
     counts: JobCounts
     ends_at: datetime | None
+    keeper: KeeperAd | None = None
+    """What the keeper of a leased annex last told."""
     trouble: str = ""
     """A witness that could not be asked, in words."""
 
@@ -40,7 +44,14 @@ class Row:
         """The stage as the table shows it: QUEUE while pending (or when last heard of), FAILED when it failed."""
         if self.verdict.failure is not None:
             return "FAILED"
+        if self.resting:
+            return "RESTING"
         return "QUEUE" if self.pending or self.remembered else str(self.verdict.stage)
+
+    @property
+    def resting(self) -> bool:
+        """True when no pilot lives and a keeper brings one back once work waits."""
+        return self.keeper is not None and not self.keeper.code and not self.keeper.pilots and not self.slots
 
     @property
     def jobs(self) -> list[BatchJob]:
@@ -69,8 +80,17 @@ def take_status(
     access_of: Callable[[Annex], SlurmSite | None],
 ) -> list[Row]:
     """Look at each annex once. `access_of` gives a connection where the site may be asked, else None."""
-    counts = _counts(annexes, pool)
-    return [_row(annex, store, pool, now, access_of, counts.get(annex.name, JobCounts())) for annex in annexes]
+    counts, keepers = _counts(annexes, pool), _keepers(annexes, pool)
+    rows = [_row(annex, store, pool, now, access_of, counts.get(annex.name, JobCounts())) for annex in annexes]
+    return [replace(row, keeper=keeper_of(row.annex.plan.annex_id, keepers)) for row in rows]
+
+
+def _keepers(annexes: Sequence[Annex], pool: Pool) -> list[KeeperAd]:
+    leased = any(annex.plan.request.lease is not None for annex in annexes)
+    try:
+        return pool.keepers() if leased else []
+    except AnnexError:
+        return []
 
 
 def _counts(annexes: Sequence[Annex], pool: Pool) -> dict[str, JobCounts]:
@@ -116,7 +136,7 @@ def _row(
     if witnesses.batch is not None and not state.ended:
         told = verdict
         trouble = _recorded(lambda: _remember(annex, told)) or trouble
-    return Row(annex, verdict, counts, _ends_at(annex, witnesses), trouble)
+    return Row(annex, verdict, counts, _ends_at(annex, witnesses), trouble=trouble)
 
 
 def _recorded(record: Callable[[], None]) -> str:
@@ -174,7 +194,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _pilots_text(row: Row) -> str:
-    if not row.verdict.pilots:
+    if not row.verdict.pilots or row.resting:
         return "-"
     words: dict[str, int] = {}
     for pilot in row.verdict.pilots:
@@ -203,6 +223,8 @@ def _gpus_text(row: Row) -> str:
 def _next_text(row: Row, now: datetime) -> str:
     if row.verdict.failure is not None:
         return row.verdict.failure.code
+    if row.resting:
+        return "a pilot comes when jobs wait"
     starts = [job.start for job in row.jobs if job.state is BatchState.PENDING and job.start is not None]
     reasons = ", ".join(dict.fromkeys(job.reason for job in row.jobs if job.reason))
     if starts:
@@ -223,14 +245,18 @@ def _remembered_text(seen: QueueSeen, now: datetime) -> str:
     return f"{seen.text} ({ago})"
 
 
-def advice(rows: Sequence[Row]) -> list[str]:
+def advice(rows: Sequence[Row], now: datetime) -> list[str]:
     """Below the table: what to do about each annex that needs something."""
     lines = []
     for row in rows:
         if row.verdict.failure is not None:
             lines.append(f"{row.annex.name}: {row.verdict.failure.summary}. siteannex why {row.annex.name}")
+        elif row.resting:
+            pass
         elif row.verdict.stage not in (Stage.READY, Stage.RELEASED) and not row.remembered:  # NEXT says that
             lines.append(f"{row.annex.name}: {row.verdict.text}")
+        if row.keeper is not None:
+            lines.append(f"{row.annex.name}: {keeper_text(row.keeper, now)}")
         if row.verdict.confidence is Confidence.DISPUTED:
             lines.append(f"{row.annex.name}: {confidence_text(row.verdict.confidence, row.verdict.doubt)}")
         if row.trouble:
@@ -273,6 +299,7 @@ def as_data(row: Row) -> dict[str, Any]:
             }
             for pilot in row.verdict.pilots
         ],
+        "keeper": keeper_data(row.keeper) if row.keeper is not None else None,
         "trouble": row.trouble,
     }
 

@@ -24,7 +24,7 @@ from siteannex.annex.planning.ledger import Record
 from siteannex.errors import AnnexError, Evidence, Stage, StageFailure
 from siteannex.failures import fail
 from siteannex.locks import Taken, exclusive
-from siteannex.model import Deadlines, Join, PilotShape, Plan, Request
+from siteannex.model import Deadlines, Join, Lease, PilotShape, Plan, Request
 from siteannex.ports import Clock
 from siteannex.private import private_dir, write_private
 
@@ -183,7 +183,9 @@ def plan_from_data(data: Any) -> Plan:  # JSON we wrote: errors are the caller's
 
     KeyError, TypeError or ValueError when it is something else.
     """
-    request = Request(**_known(Request, {**data["request"], "join": Join(data["request"]["join"])}))
+    asked = {**data["request"]}
+    lease = Lease(**_known(Lease, asked["lease"])) if asked.get("lease") else None
+    request = Request(**_known(Request, {**asked, "join": Join(asked["join"]), "lease": lease}))
     shape = PilotShape(**_known(PilotShape, data["shape"]))
     deadlines = Deadlines(**_known(Deadlines, data.get("deadlines", {})))
     lists = {"notes": tuple(data["notes"]), "passed_over": tuple(data.get("passed_over", ()))}

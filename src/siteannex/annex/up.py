@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 
 from siteannex.annex.bundle import batch_script, bundle_archive, drain_notice_s, render_bundle
@@ -15,6 +15,7 @@ from siteannex.annex.explaining.waiting import explain_waiting, queue_hint
 from siteannex.annex.explaining.why_annex import ask_outlook
 from siteannex.annex.judging.judge import judge
 from siteannex.annex.judging.verdict import Verdict
+from siteannex.annex.leasing import check_join, check_lease, lease_files, lease_text
 from siteannex.annex.packing import check_versions
 from siteannex.annex.planning.ledger import Account, account_of, price, within_budget
 from siteannex.annex.planning.plan import choose, differences, passed_over, plan_annex
@@ -73,8 +74,13 @@ def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tupl
     """Bring an annex up, or go on with the one of that name. Returns it with the last verdict (None without wait)."""
     with tools.store.lock(request.name, site.name):
         annex, access = _living(request, site, tools)
-        if annex is None or len(annex.state().job_ids) < annex.plan.pilots:
+        if annex is not None and _leased(annex, tools):
+            tools.view.line("plan", f"{annex.name} has a lease: its keeper brings pilots back while jobs wait")
+            return annex, None
+        if annex is None or len(annex.state().job_ids) < annex.plan.pilots or _lacks_keeper(annex):
             facts = tools.pool.facts(request.join)
+            if request.lease is not None:
+                check_join(site, facts.join)
             annex = annex or _plan(request, site, tools)
             _tell_plan(annex.plan, site, facts, tools)
             for text in tools.foresee(annex.plan, site, facts):
@@ -98,6 +104,9 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         annex.record(Stage.RELEASED, What.DONE, text="interrupted before anything was submitted")
         return None, None
     access = None
+    if _leased(annex, tools):
+        _same_or_refuse(request, annex, site, tools)
+        return annex, None
     if annex.state().job_ids and not (verdict := _look(annex, None, tools)).ready:
         access = _connect(annex, site, tools)
         verdict = _look(annex, access, tools)
@@ -110,6 +119,19 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
             raise fail("annex-draining", site.name, f"{annex.name} is on its way out: {verdict.text}")
     _same_or_refuse(request, annex, site, tools)
     return annex, access
+
+
+def _leased(annex: Annex, tools: Tools) -> bool:
+    """Whether a keeper was left at the site whose lease has not ended, nor has it said that it ended for a reason."""
+    until = annex.state().leased_until
+    if not annex.state().keeper or until is None or until <= tools.clock.now():
+        return False
+    told = [ad for ad in tools.pool.keepers() if ad.annex_id == annex.plan.annex_id]
+    return not any(ad.code for ad in told)
+
+
+def _lacks_keeper(annex: Annex) -> bool:
+    return annex.plan.request.lease is not None and not annex.state().keeper
 
 
 def _same_or_refuse(request: Request, annex: Annex, site: Site, tools: Tools) -> None:
@@ -131,6 +153,7 @@ def _look(annex: Annex, access: SlurmSite | None, tools: Tools) -> Verdict:
 def _plan(request: Request, site: Site, tools: Tools) -> Annex:
     """Plan, and record the plan if the budget bears it; no other command can spend the same rest meanwhile."""
     plan = plan_annex(request, site, annex_id=tools.new_id(request.name), today=tools.clock.now().date())
+    check_lease(plan, site)
     with tools.store.lock(f"budget of {site.name}", site.name):
         within_budget(plan, tools.account(plan, site), command_cap=tools.budget)
         return tools.store.create(plan)
@@ -150,6 +173,7 @@ class DryRun:
 def dry_run(request: Request, site: Site, today: date) -> DryRun:
     """The plan and the batch script it would submit. AnnexErrors as of `plan_annex`."""
     plan = plan_annex(request, site, annex_id=f"{request.name}-dryrun", today=today)
+    check_lease(plan, site)
     script = batch_script(plan, site, _options(plan, site))
     return DryRun(plan, script, tuple(passed_over(choose(request, site), whole=True)))
 
@@ -166,6 +190,8 @@ def _tell_plan(plan: Plan, site: Site, facts: PoolFacts, tools: Tools) -> None:
         tools.view.line("", budget)
     if over := passed_over_text(plan):
         tools.view.line("", over)
+    if plan.request.lease is not None:
+        tools.view.line("", lease_text(plan.request.lease, site))
     if facts.join == "direct":
         longest = format_duration(plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
         tools.view.line("", f"joins by direct attach: its token could also submit jobs as you, for {longest} at most")
@@ -177,10 +203,11 @@ def _deliver(annex: Annex, site: Site, facts: PoolFacts, tools: Tools) -> SlurmS
     try:
         software = _pack(annex, site, facts, tools)
         access = _connect(annex, site, tools)
-        if annex.state().submit_begun and _adopted(annex, access, tools):
-            return access
-        _ship(annex, access, software, tools)
-        _submit(annex, access, software, facts, tools)
+        if not (annex.state().submit_begun and _adopted(annex, access, tools)):
+            _ship(annex, access, software, tools)
+            _submit(annex, access, software, facts, tools)
+        if _lacks_keeper(annex):
+            _start_keeper(annex, access, tools)
     except AnnexError as problem:
         _close(annex, problem.failure, access, tools)
         raise
@@ -276,8 +303,11 @@ def _ship(annex: Annex, access: SlurmSite, software: EpSoftware, tools: Tools) -
 
 def _submit(annex: Annex, access: SlurmSite, software: EpSoftware, facts: PoolFacts, tools: Tools) -> None:
     plan, site = annex.plan, access.site
-    token = tools.pool.issue_token(facts.join, plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join])
-    archive = _bundle(annex, site, software, facts, token, tools.store.origin(facts.schedd))
+    lease, now = plan.request.lease, tools.clock.now()
+    lives_s = lease.lease_s if lease is not None else plan.walltime_s + TOKEN_MARGIN_S + QUEUE_S[facts.join]
+    token = tools.pool.issue_token(facts.join, lives_s)
+    keeper = lease_files(plan, site, facts, now)
+    archive = _bundle(annex, site, software, facts, token, tools.store.origin(facts.schedd), keeper)
     annex.record(
         Stage.SUBMIT,
         What.BEGIN,
@@ -285,10 +315,19 @@ def _submit(annex: Annex, access: SlurmSite, software: EpSoftware, facts: PoolFa
         bytes_sent=len(archive),
         join=facts.join,
         collector=facts.collector,
+        **({"leased_until": (now + timedelta(seconds=lease.lease_s)).isoformat()} if lease is not None else {}),
     )
     job_ids = _accepted(annex, access, archive, tools)
     annex.record(Stage.SUBMIT, What.DONE, job_ids=list(job_ids), bytes_sent=len(archive))
     tools.view.line("submit", f"bundle {format_bytes(len(archive))}; job {', '.join(job_ids)}")
+
+
+def _start_keeper(annex: Annex, access: SlurmSite, tools: Tools) -> None:
+    job_id = access.start_keeper(annex.plan.annex_id)
+    annex.record(Stage.SUBMIT, What.DONE, keeper=job_id)
+    tools.view.line(
+        "keeper", f"job {job_id}: no login is needed while the lease lasts; siteannex down {annex.name} ends it"
+    )
 
 
 def _accepted(annex: Annex, access: SlurmSite, archive: bytes, tools: Tools) -> tuple[str, ...]:
@@ -316,9 +355,17 @@ def _taken(annex: Annex, access: SlurmSite, tools: Tools) -> bool:
     return False
 
 
-def _bundle(annex: Annex, site: Site, software: EpSoftware, facts: PoolFacts, token: Secret, origin: str) -> bytes:
+def _bundle(
+    annex: Annex,
+    site: Site,
+    software: EpSoftware,
+    facts: PoolFacts,
+    token: Secret,
+    origin: str,
+    keeper: Mapping[str, str],
+) -> bytes:
     options = _options(annex.plan, site, origin)
-    bundle = render_bundle(annex.plan, site, facts, software, token, options, origin=origin)
+    bundle = render_bundle(annex.plan, site, facts, software, token, options, origin=origin, keeper=keeper)
     annex.keep({name: text for name, text in bundle.files.items() if name in ("batch.sh", "ep.conf")})
     return bundle_archive(bundle)
 

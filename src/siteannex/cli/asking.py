@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from siteannex.model import Request
+    from siteannex.model import Lease, Request
     from siteannex.site.other_kinds import AwsSite
     from siteannex.site.schema import Site
 
@@ -39,6 +39,13 @@ Idle = Annotated[
     str | None, typer.Option(help=f"End after this long without a job. Default: the site's, else {USUAL_IDLE}.")
 ]
 
+LeaseLength = Annotated[
+    str | None,
+    typer.Option("--lease", help="Leave a keeper at the site that brings pilots back without a login, so long: 14d."),
+]
+MaxGpuHours = Annotated[float | None, typer.Option(min=0, help="With --lease: the most its pilots may use in all.")]
+MaxPilots = Annotated[int | None, typer.Option(min=1, help="With --lease: the most at once; 1 if not said.")]
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -59,6 +66,9 @@ class Asked:
     lifetime: str | None = None
     idle: str | None = None
     join: str = "auto"
+    lease: str | None = None
+    max_gpu_hours: float | None = None
+    max_pilots: int | None = None
 
     def request(self, name: str, site: Site | AwsSite) -> Request:
         """The request to one site, whose defaults hold where nothing was said. BadParameter: words that make none."""
@@ -93,12 +103,29 @@ class Asked:
             lifetime_s=lifetime_s or parse_duration_s(USUAL_LIFETIME),
             idle_s=idle_s or parse_duration_s(USUAL_IDLE),
             join=Join(self.join),
+            lease=self._lease(),
         )
         if request.lifetime_s < MIN_LIFETIME_S:
             raise typer.BadParameter("an EP needs two minutes at least", param_hint="--lifetime")
         if request.memory_mib is not None and request.memory_mib < MIN_MEMORY_MIB:
             raise typer.BadParameter("an EP needs 256MB at least", param_hint="--mem")
         return request
+
+    def _lease(self) -> Lease | None:
+        from siteannex.model import Lease
+        from siteannex.units import parse_duration_s
+
+        if self.lease is None:
+            if self.max_gpu_hours is not None or self.max_pilots is not None:
+                raise typer.BadParameter("it bounds a lease; --lease 14d says how long", param_hint="--max-gpu-hours")
+            return None
+        if self.max_gpu_hours is None:
+            raise typer.BadParameter("a lease needs a bound: --max-gpu-hours 200", param_hint="--lease")
+        try:
+            lease_s = parse_duration_s(self.lease)
+        except ValueError as problem:
+            raise typer.BadParameter(str(problem), param_hint="--lease") from problem
+        return Lease(lease_s, self.max_gpu_hours, self.max_pilots or 1)
 
     def _gpus_make_sense(self) -> None:
         wishes = {

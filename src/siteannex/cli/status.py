@@ -94,7 +94,7 @@ def _show(rows: list[Row], missing: tuple[Wanted, ...], wiring: Wiring, *, json_
         return
     header, cells = table(rows, wiring.clock.now())
     print_table(header, cells)
-    for line in (*advice(rows), *waiting_text(missing)):
+    for line in (*advice(rows, wiring.clock.now()), *waiting_text(missing)):
         print(printable(line))
     for line in detail_lines(rows[0], wiring.clock.now()) if detailed else ():
         print(printable(line))

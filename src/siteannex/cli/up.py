@@ -21,6 +21,7 @@ Examples:
   siteannex up expanse --gpus 4 --lifetime 4h
   siteannex up expanse anvil delta --gpus 4 --gpu-memory 40GB
   siteannex up lab --gpus 2 --mem 16GB --name sweep1 --idle 10m
+  siteannex up expanse --gpus 4 --lease 14d --max-gpu-hours 200 --max-pilots 2
   siteannex up --pending
   siteannex up --for experiment.yaml --lifetime 8h --budget 100
   siteannex up aws --gpus 4 --gpu-memory 40GB --lifetime 6h --dry-run
@@ -48,6 +49,9 @@ def up(
     account: asking.Account = None,
     lifetime: asking.Lifetime = None,
     idle: asking.Idle = None,
+    lease: asking.LeaseLength = None,
+    max_gpu_hours: asking.MaxGpuHours = None,
+    max_pilots: asking.MaxPilots = None,
     budget: Annotated[
         float | None, typer.Option(min=0, help="Refuse a plan that could cost more, in the site's unit (SU, GPU-h).")
     ] = None,
@@ -90,6 +94,9 @@ def up(
         lifetime=lifetime,
         idle=idle,
         join=join,
+        lease=lease,
+        max_gpu_hours=max_gpu_hours,
+        max_pilots=max_pilots,
     )
     if pending or experiment is not None:
         _no_sites_or_sizes(sites, name, asked)
@@ -219,7 +226,7 @@ def _bring_up(
 
         [row] = take_status([annex], wiring.store, wiring.pool, wiring.clock.now(), lambda _: None)
         print(json.dumps(as_data(row), indent=1))
-    elif verdict is None:
+    elif verdict is None and not annex.state().leased_until:
         wiring.screen.line("queue", f"submitted; siteannex status {annex.name} shows it")
 
 
@@ -228,6 +235,7 @@ def _show_dry_run(request: Request, facts: Site, screen: Screen, *, json_output:
     from dataclasses import asdict
     from datetime import UTC, datetime
 
+    from siteannex.annex.leasing import lease_text
     from siteannex.annex.texts import ceiling_text, plan_text
     from siteannex.annex.up import dry_run
 
@@ -238,6 +246,8 @@ def _show_dry_run(request: Request, facts: Site, screen: Screen, *, json_output:
         return
     screen.line("plan", plan_text(would.plan))
     screen.line("", f"ceiling {ceiling_text(would.plan)}")
+    if request.lease is not None:
+        screen.line("", lease_text(request.lease, facts))
     for note in would.plan.notes:
         screen.line("", note)
     for reason in would.passed_over:

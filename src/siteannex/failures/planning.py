@@ -6,6 +6,14 @@ from siteannex.errors import Stage
 from siteannex.failures.kind import FailureKind
 
 KINDS: dict[str, FailureKind] = {
+    "keeper-unavailable": FailureKind(
+        Stage.PLAN,
+        "A lease was asked for at a site where no keeper may live.",
+        "up without --lease; siteannex up --pending brings back what jobs wait for, with one login a site.",
+    ),
+    "lease-impossible": FailureKind(
+        Stage.PLAN, "The lease and what was asked for contradict each other.", "Change what is named above."
+    ),
     # PLAN: the request, the site's facts, this AP
     "site-unknown": FailureKind(Stage.PLAN, "No site of that name is known.", "siteannex sites list shows the names."),
     "site-invalid": FailureKind(

@@ -6,6 +6,25 @@ from siteannex.errors import Stage
 from siteannex.failures.kind import FailureKind
 
 KINDS: dict[str, FailureKind] = {
+    # a keeper's own ends
+    "lease-over": FailureKind(
+        Stage.RELEASED, "The lease has ended; its keeper is gone.", "siteannex down it, then up with a new --lease."
+    ),
+    "lease-spent": FailureKind(
+        Stage.RELEASED,
+        "What is left of the lease's GPU-hours is less than one pilot could use; its keeper is gone.",
+        "siteannex down it, then up with more --max-gpu-hours, or a shorter --lifetime.",
+    ),
+    "lease-ap-silent": FailureKind(
+        Stage.RELEASED,
+        "The access point did not answer the keeper for many wakes, or did not take its token; the keeper is gone.",
+        "siteannex doctor; then down and up again.",
+    ),
+    "lease-refused": FailureKind(
+        Stage.RELEASED,
+        "Slurm refused the keeper's pilots many times in a row; the keeper is gone.",
+        "Read Slurm's words above; then down and up again.",
+    ),
     # BATCH_JOB: the pilot's batch job
     "pending-forever": FailureKind(
         Stage.BATCH_JOB,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from siteannex.model import JobCounts, MarkedAd, Slot
+from siteannex.model import JobCounts, KeeperAd, MarkedAd, Slot
 
 Ad = Mapping[str, object]
 
@@ -71,6 +71,25 @@ def marked_ad(ad: Ad) -> MarkedAd:
         job_id=look.text("EPSlurmJobId"),
         site=look.text("SiteannexSite"),
         last_heard=look.moment("LastHeardFrom"),
+    )
+
+
+def keeper_ad(ad: Ad) -> KeeperAd:
+    """What a keeper told. Never raises."""
+    look = _Look(ad)
+    return KeeperAd(
+        annex_id=look.text("SiteannexRequestId"),
+        stage=look.text("SiteannexStage"),
+        code=look.text("SiteannexCode"),
+        text=look.text("SiteannexText"),
+        used_gpu_s=look.count("SiteannexUsedGpuS"),
+        reserved_gpu_s=look.count("SiteannexReservedGpuS"),
+        cap_gpu_s=look.count("SiteannexCapGpuS"),
+        pilots=look.count("SiteannexPilots"),
+        waiting=look.count("SiteannexWaiting"),
+        lease_left_s=look.count("SiteannexLeaseLeftS"),
+        interval_s=look.count("SiteannexNextWakeS"),
+        told_at=look.moment("LastHeardFrom"),
     )
 
 
@@ -200,6 +219,16 @@ def quote(text: str) -> str:
 
 def slots_constraint(identity: str, annex_id: str | None) -> str:
     """Slots of siteannex that `identity` owns, of one annex or of all. ValueError for text that cannot be quoted."""
+    return f"{marked_constraint(identity, annex_id)} && SiteannexKeeper =!= true"
+
+
+def keepers_constraint(identity: str) -> str:
+    """What the keepers of `identity`'s annexes have told."""
+    return f"{marked_constraint(identity, None)} && SiteannexKeeper =?= true"
+
+
+def marked_constraint(identity: str, annex_id: str | None) -> str:
+    """Every ad of `identity`'s annexes, slots and others, of one annex or of all."""
     ours = f"AuthenticatedIdentity =?= {quote(identity)} && SiteannexRequestId isnt undefined"
     return ours if annex_id is None else f"{ours} && SiteannexRequestId =?= {quote(annex_id)}"
 

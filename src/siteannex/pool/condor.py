@@ -17,7 +17,7 @@ from typing import Any
 
 from siteannex.errors import AnnexError, Evidence, Secret
 from siteannex.failures import fail
-from siteannex.model import JobCounts, Join, MarkedAd, PoolFacts, Slot
+from siteannex.model import JobCounts, Join, KeeperAd, MarkedAd, PoolFacts, Slot
 from siteannex.pool import ads, tokens
 from siteannex.pool.address import outside_address
 from siteannex.pool.link import CondorError, CondorLink
@@ -45,6 +45,11 @@ _SLOT_ATTRIBUTES = [
     *("CondorVersion", "SiteannexDraining", "SiteannexEndsAt", "SiteannexCode", "SiteannexText", "SiteannexSeen"),
 ]
 _MARKS = ["Name", "SiteannexRequestId", "SiteannexOrigin", "SiteannexSite", "EPSlurmJobId", "LastHeardFrom"]
+_KEEPER_ATTRIBUTES = [
+    *("SiteannexRequestId", "SiteannexStage", "SiteannexCode", "SiteannexText", "SiteannexUsedGpuS", "LastHeardFrom"),
+    *("SiteannexReservedGpuS", "SiteannexCapGpuS", "SiteannexPilots", "SiteannexWaiting", "SiteannexLeaseLeftS"),
+    "SiteannexNextWakeS",
+]
 _DAEMON_ATTRIBUTES = ["Name", "MyAddress", "Machine", "CondorVersion", "MyCurrentTime", "LastHeardFrom"]
 
 
@@ -171,6 +176,23 @@ class CondorPool:
                     found[slot.annex_id, slot.name] = slot
         return sorted(found.values(), key=lambda slot: (slot.annex_name, slot.name))
 
+    def keepers(self) -> list[KeeperAd]:
+        """What the keepers of this user's leased annexes last told. AnnexError(ap-unreachable)."""
+        constraint = ads.keepers_constraint(self.identity())
+        found = [
+            ad
+            for pool in self.collectors()
+            for ad in self._ask(
+                f"the collector {pool or self.settings().collector_host} does not answer",
+                "query",
+                pool=pool,
+                kind="Startd",
+                constraint=constraint,
+                keep=_KEEPER_ATTRIBUTES,
+            )
+        ]
+        return [ads.keeper_ad(ad) for ad in found]
+
     def job_counts(self, names: Sequence[str]) -> dict[str, JobCounts]:
         """This user's waiting, running and held jobs for each annex name."""
         names = list(dict.fromkeys(names))
@@ -205,7 +227,7 @@ class CondorPool:
 
     def withdraw_ads(self, annex_id: str) -> None:
         """Ask every collector to forget this user's ads of an annex. AnnexError(ap-unreachable)."""
-        constraint = ads.slots_constraint(self.identity(), annex_id)
+        constraint = ads.marked_constraint(self.identity(), annex_id)
         for pool in self.collectors():
             self._ask("the collector does not forget the ads", "withdraw", pool=pool, constraint=constraint)
 

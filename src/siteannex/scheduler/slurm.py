@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from siteannex.model import BatchJob, BatchState, Plan
 from siteannex.scheduler.refusals import UNCERTAIN
-from siteannex.site.schema import Partition
+from siteannex.site.schema import Keeper, Partition
 
 _STATES: dict[str, BatchState] = {
     "PENDING": BatchState.PENDING,
@@ -105,6 +105,25 @@ def submit_options(plan: Plan, partition: Partition, *, drain_notice_s: int, ori
     return (*options, *partition.options)
 
 
+def keeper_options(plan: Plan, keeper: Keeper, partition: Partition) -> tuple[str, ...]:
+    """The sbatch options of one wake of a leased annex's keeper. Only `--begin` differs from wake to wake."""
+    return (
+        f"--job-name={plan.annex_id}.keeper",
+        *([f"--partition={keeper.partition}"] if partition.request_by == "partition" else []),
+        *([f"--account={plan.account}"] if plan.account else []),
+        *([f"--qos={partition.qos}"] if partition.qos else []),
+        "--nodes=1",
+        "--ntasks=1",
+        "--cpus-per-task=1",
+        *([partition.memory_request.format(mib=keeper.memory)] if partition.memory_request else []),
+        f"--time={format_walltime(keeper.walltime)}",
+        "--no-requeue",
+        "--open-mode=truncate",
+        "--output=keeper.out",
+        *keeper.options,
+    )
+
+
 FIND_SLURM = (
     "for v in $(awk 'BEGIN { for (v in ENVIRON) if (v ~ /^(SBATCH|SQUEUE|SACCT|SCANCEL|SLURM)_/) print v }'); do\n"
     '  [ "$v" = SLURM_CONF ] || unset "$v"\ndone\n'
@@ -138,6 +157,30 @@ while [ "$i" -lt {pilots} ]; do
   printf '%s\\n' "$out" >"submit.$i/answer"
   printf '%s\\n' "$out" | sed "s/^/@pilot $i /"
 done"""
+
+
+def keeper_script(annex_dir: str, annex_id: str) -> str:
+    """Submit the first wake of a keeper, unless one waits or runs; prints its job id."""
+    name = shlex.quote(f"{annex_id}.keeper")
+    return f"""{FIND_SLURM}cd {annex_dir} || exit 73
+living=$(squeue -h --name={name} -o %A) || exit 75
+[ -z "$living" ] || {{ printf '%s\\n' "$living" | sed 's/^/@pilot 1 /'; exit 0; }}
+out=$(sbatch --parsable keep.sh) || exit
+printf '%s\\n' "$out" | sed 's/^/@pilot 1 /'"""
+
+
+def withdraw_script(annex_dir: str, annex_id: str) -> str:
+    """End a lease and its keeper, and wait until Slurm shows that it is gone: then it submits no pilot any more."""
+    name = shlex.quote(f"{annex_id}.keeper")
+    return f"""{FIND_SLURM}[ -e {annex_dir}/keep.sh ] || exit 0
+rm -f {annex_dir}/lease.sh
+tries=0
+while [ "$tries" -lt 45 ]; do
+  scancel --user="$(id -un)" --name={name} 2>/dev/null
+  left=$(squeue -h --name={name} -o %A) && [ -z "$left" ] && exit 0
+  tries=$((tries + 1)); sleep 1
+done
+echo "keeper $left is still there" >&2; exit 1"""
 
 
 def forget_script(annex_dir: str) -> str:

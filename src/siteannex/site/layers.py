@@ -118,7 +118,7 @@ def read_layer(path: Path, what: str = "a site file") -> Layer:
     except MarkedYAMLError as problem:
         line = (problem.problem_mark.line + 1) if problem.problem_mark else 1
         raise UnreadableError(f"{path}:{line}: {problem.problem or 'not YAML'}") from problem
-    except (OSError, YAMLError, ValueError) as problem:  # not UTF-8, control characters, no such date
+    except (OSError, YAMLError, ValueError, TypeError) as problem:  # not UTF-8, no such date, a mapping as a key
         raise UnreadableError(f"{path}: {problem}") from problem
     if not isinstance(data, CommentedMap):
         raise UnreadableError(f"{path}:1: {what} is a mapping of keys to values")

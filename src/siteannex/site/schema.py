@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from siteannex import model
-from siteannex.site.fields import DurationS, Facts, Sourced
+from siteannex.site.fields import DurationS, Facts, MemoryMib, Sourced
 from siteannex.site.login import AuthStep, Login, PromptRule, SessionPolicy
 from siteannex.site.partitions import Bundle, Caps, Charge, Gpus, NodeKind, Partition, Preemption
 
@@ -23,6 +23,7 @@ __all__ = [
     "Directories",
     "EpTweaks",
     "Gpus",
+    "Keeper",
     "Login",
     "NamedSite",
     "Network",
@@ -111,6 +112,22 @@ class Defaults(Facts):
 _USUAL = model.Deadlines()
 
 
+class Keeper(Facts):
+    """Whether a keeper may live in this site's batch system and bring pilots back within a lease."""
+
+    kind: Literal["batch", "none"] = "none"
+    """`batch`: a one-core job that resubmits itself. `none`: the site forbids it, or nobody has asked."""
+    partition: str | None = None
+    interval: DurationS = 15 * 60
+    """From one wake to the next."""
+    walltime: DurationS = 5 * 60
+    """Of one wake's job; it usually takes seconds."""
+    memory: MemoryMib = 1024
+    options: tuple[str, ...] = ()
+    """More sbatch options, whole."""
+    max_lease: DurationS | None = None
+
+
 class Deadlines(Facts):
     """How long each stage may be silent at this site before that is a failure: `join: 5m` at a slow one."""
 
@@ -149,6 +166,7 @@ class Site(NamedSite):
     ep: EpTweaks = EpTweaks()
     defaults: Defaults = Defaults()
     deadlines: Deadlines = Deadlines()
+    keeper: Keeper = Keeper()
 
     @property
     def environment(self) -> tuple[str, ...]:
@@ -174,6 +192,12 @@ class Site(NamedSite):
     def _default_partition_is_one(self) -> Site:
         if self.default_partition is not None and self.default_partition not in self.partitions:
             raise ValueError(f"default_partition {self.default_partition!r} is none of the partitions")
+        return self
+
+    @model_validator(mode="after")
+    def _keeper_has_a_partition(self) -> Site:
+        if self.keeper.kind == "batch" and self.keeper.partition not in self.partitions:
+            raise ValueError(f"keeper.partition {self.keeper.partition!r} is none of the partitions")
         return self
 
 

@@ -14,7 +14,7 @@ REQUIRED = {
 
 OPTIONAL = {
     "sbin": ("condor_on", "condor_off"),
-    "bin": ("condor_who", "condor_drain", "condor_nsenter"),
+    "bin": ("condor_who", "condor_drain", "condor_nsenter", "condor_q"),
     "libexec": (
         "condor_chirp",
         "condor_gpu_utilization",

@@ -46,7 +46,17 @@ class Account:
 
 
 def price(plan: Plan) -> tuple[float, str]:
-    """A plan's ceiling in the site's unit where its rate is known, else in GPU-hours, else in core-hours."""
+    """A plan's ceiling in the site's unit where its rate is known, else in GPU-hours, else in core-hours.
+
+    A lease is reserved in full: its keeper may bring pilots back until its GPU-hours are spent.
+    """
+    if (lease := plan.request.lease) is not None and plan.ceiling_gpu_hours:
+        amount, unit = _once_price(plan)
+        return amount * lease.gpu_hours / plan.ceiling_gpu_hours, unit
+    return _once_price(plan)
+
+
+def _once_price(plan: Plan) -> tuple[float, str]:
     if plan.charge is not None:
         return plan.charge, plan.charge_unit
     return (plan.ceiling_gpu_hours, "GPU-h") if plan.shape.gpus else (plan.ceiling_core_hours, "core-h")
@@ -68,6 +78,8 @@ def _split(record: Record, amount: float, now: datetime) -> tuple[float, float]:
     plan, state = record.plan, record.state
     if not state.submit_begun:
         return 0.0, (amount if record.busy and not state.ended else 0.0)
+    if plan.request.lease is not None:
+        return _split_lease(record, amount, now)
     each = amount / plan.pilots
     told = [_share(plan, seconds) * each for seconds in list(state.ran.values())[: plan.pilots]]
     untold = plan.pilots - len(told)
@@ -77,6 +89,18 @@ def _split(record: Record, amount: float, now: datetime) -> tuple[float, float]:
         untold = 0  # sbatch took nothing: the failure was recorded after a look by name
     lived = seconds_between(state.submitted_at, state.ended_at or now) if state.submitted_at else plan.walltime_s
     return sum(told) + untold * each * _share(plan, lived), 0.0
+
+
+def _split_lease(record: Record, amount: float, now: datetime) -> tuple[float, float]:
+    """(used, reserved) of an annex whose keeper may have brought pilots that we have not heard of."""
+    plan, state = record.plan, record.state
+    each = _once_price(plan)[0] / plan.pilots
+    told = sum(_share(plan, seconds) * each for seconds in state.ran.values())
+    if not state.ended:
+        return told, max(0.0, amount - told)
+    untold = [job for job in state.job_ids if job not in state.ran]
+    lived = seconds_between(state.submitted_at, state.ended_at or now) if state.submitted_at else plan.walltime_s
+    return min(amount, told + len(untold) * each * _share(plan, lived)), 0.0
 
 
 def _share(plan: Plan, seconds: float) -> float:

@@ -10,7 +10,7 @@ from siteannex.annex.planning.layout import Layout, Refusal, lay_out
 from siteannex.annex.planning.nearest import nearest_requests
 from siteannex.errors import Evidence
 from siteannex.failures import fail
-from siteannex.model import Plan, Request
+from siteannex.model import Lease, Plan, Request
 from siteannex.site.schema import Partition, Site
 from siteannex.units import format_duration, format_memory
 
@@ -198,6 +198,7 @@ OPTIONS = {
     "memory_mib": "mem",
     "partition": "partition",
     "account": "account",
+    "lease": "lease",
     "preemptible": "preemptible",
     "lifetime_s": "lifetime",
     "idle_s": "idle",
@@ -209,6 +210,8 @@ OPTIONS = {
 def _shown(field: str, value: object) -> str:
     if value is None:
         return "not"
+    if isinstance(value, Lease):
+        return f"{format_duration(value.lease_s)}, {value.gpu_hours:g} GPU-h, {value.pilots} pilots"
     if field.endswith("_mib"):
         return format_memory(int(str(value)))
     if isinstance(value, bool):

@@ -1,0 +1,52 @@
+"""One login: a leased annex comes back by itself when work waits, and leaves nothing when it is taken down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.lab.ground import Ground
+from tests.lab.jobs import submit
+from tests.lab.person import Person
+
+
+def test_a_leased_annex_comes_back_for_new_work_without_a_login(alice: Person, ground: Ground) -> None:
+    lease = ("--lease", "2h", "--max-gpu-hours", "1", "--max-pilots", "1")
+    up = alice.types("up", "lab", "--gpus", "2", "--lifetime", "6m", "--idle", "8s", "--join", "pool", *lease)
+    assert up.status == 0, up.text
+    assert "core-minutes a day" in up.text
+    alice.types("logout", "--all")
+    logins, first = ground.logins(), _pilots(ground)
+
+    row = ground.wait_for(lambda: _row(alice), lambda seen: _rests(seen), within_s=90)
+    assert _rests(row), row
+    assert row["keeper"]["cap_gpu_s"] == 3600
+    assert 0 < row["keeper"]["used_gpu_s"] < 720, "its first pilot ended idle, and costs what it ran"
+    shown = alice.types("status").text
+    assert "RESTING" in shown
+    assert "of 1 GPU-h used, 0 waiting" in shown
+
+    too_large = submit(alice, "lab", "true", gpus=3)
+    job = submit(alice, "lab", "hostname", gpus=1)
+    assert not ground.wait_for(job.states, lambda seen: not seen, within_s=90), "the keeper brought a pilot"
+    assert job.output() in ("c1", "c2")
+    too_large.remove()
+    assert ground.logins() == logins, "and nobody logged in"
+    assert not set(first) & set(_pilots(ground))
+
+    down = alice.types("down", "lab", "--now")
+    assert down.status == 0, down.text
+    assert "lease withdrawn" in down.text
+    ground.nothing_left()
+
+
+def _row(alice: Person) -> Any:
+    [row] = alice.types("status", "lab", "--json").json()
+    return row
+
+
+def _rests(row: Any) -> bool:
+    return row["keeper"] is not None and row["keeper"]["stage"] == "resting" and row["keeper"]["reserved_gpu_s"] == 0
+
+
+def _pilots(ground: Ground) -> list[str]:
+    return ground.at("login1", "squeue -h -u alice -o '%A %j' | grep -v keeper || true").splitlines()
