@@ -89,12 +89,14 @@ write_tools_conf() {
     export CONDOR_CONFIG
 }
 
-# DEMAND: idle jobs of the owner's for this annex that its slots can hold; "" when the access point did not say.
+# DEMAND: idle jobs of the owner's for this annex that its slots can hold; "" when the access point did not say. TOO_LARGE:
+# those that they cannot.
 ask_demand() {
-    DEMAND=""
+    DEMAND="" TOO_LARGE=0
     if told=$(timeout 60 "$EP/bin/condor_q" -pool "$P_COLLECTOR" -name "$P_SCHEDD" -allusers \
-        -constraint "$L_DEMAND" -af ClusterId ProcId 2>"$DIR/err"); then
-        DEMAND=$(printf '%s\n' "$told" | grep -c '^[0-9]')
+        -constraint "$L_WAITING" -af "ifThenElse(($L_FITS) =?= true, 1, 0)" 2>"$DIR/err"); then
+        DEMAND=$(printf '%s\n' "$told" | grep -c -x 1)
+        TOO_LARGE=$(printf '%s\n' "$told" | grep -c -x 0)
         rm -f silent
         return 0
     fi
@@ -108,6 +110,7 @@ lines_of() { grep -c . "$1" 2>/dev/null || :; }
 act() {
     decide
     TEXT=$VERDICT
+    [ "$TOO_LARGE" -eq 0 ] || TEXT="$VERDICT; $TOO_LARGE too large for its pilots: siteannex why JOB"
     if [ "$LEFT_S" -eq 0 ]; then
         CODE=lease-over TEXT="the lease has ended"
     elif [ "$LIVING" -eq 0 ] && [ "$QUEUE_KNOWN" = 1 ] && [ $((USED + RESERVED + L_PILOT_GPU_S)) -gt "$L_CAP_GPU_S" ]; then

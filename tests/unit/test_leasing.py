@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from siteannex.annex.events import AnnexState
-from siteannex.annex.leasing import check_join, check_lease, demand_constraint, keeper_of, keeper_text, lease_text
+from siteannex.annex.leasing import (
+    check_join,
+    check_lease,
+    fitting_expression,
+    keeper_of,
+    keeper_text,
+    lease_text,
+    waiting_constraint,
+)
+from siteannex.annex.planning.demand import standing
 from siteannex.annex.planning.ledger import Record, account_of, price
 from siteannex.annex.planning.plan import differences
 from siteannex.annex.status import advice
@@ -98,8 +107,9 @@ def test_the_plan_says_what_is_granted_and_what_the_keeper_costs() -> None:
 
 
 def test_only_jobs_that_a_pilot_could_hold_count_as_demand() -> None:
-    text = demand_constraint(leased(), kept(), "alice@ap.lab")
-    assert 'Owner == "alice" && JobStatus == 1 && TargetAnnexName == "sweep1"' in text
+    asked = waiting_constraint(leased(), "alice@ap.lab")
+    assert asked == 'Owner == "alice" && JobStatus == 1 && TargetAnnexName == "sweep1"'
+    text = fitting_expression(leased(), kept())
     for limit in ("RequestCpus <= 8", "RequestGPUs <= 2", "RequestMemory <= 32768", "GPUsMinMemory <= ", "<= 8.0"):
         assert limit in text
 
@@ -176,7 +186,19 @@ def test_status_shows_a_resting_annex_and_how_a_keeper_ended(world: World) -> No
     [row] = world.status()
     assert row.stage_text == "RESTING"
     assert any("63 of 200 GPU-h used" in line for line in advice([row], world.clock.now()))
+    assert standing([row]) == {"sweep1": "its keeper brings a pilot: siteannex status sweep1"}
     world.pool.told = [told(annex_id=annex.plan.annex_id, code="lease-spent", told_at=world.clock.now())]
     [row] = world.status()
     assert row.stage_text != "RESTING"
     assert any("lease-spent" in line for line in advice([row], world.clock.now()))
+
+
+def test_a_keeper_that_is_heard_no_more_does_not_keep_up_from_looking(world: World) -> None:
+    annex, _ = world.up(ASKED)
+    world.pool.ads.clear()
+    world.clock.sleep(2 * 86400)
+    for job in annex.state().job_ids:
+        world.slurm.job(job, annex.plan.annex_id, "COMPLETED", node="c1")
+    again, _ = world.up(ASKED)
+    assert again.plan.annex_id != annex.plan.annex_id
+    assert annex.state().ended

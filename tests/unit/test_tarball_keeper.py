@@ -89,7 +89,7 @@ def submitted(ground: Ground) -> list[str]:
 
 
 def test_waiting_work_brings_one_pilot_and_its_successor_comes_first(ground: Ground) -> None:
-    ground.knob("waiting", "12 0\n12 1\n")
+    ground.knob("waiting", "1\n0\n1\n")
     line = wake(ground)
     assert submitted(ground) == ["keep.sh", "batch.sh"]
     assert "--dependency=singleton --begin=now+900" in ground.turned("submitted")
@@ -110,10 +110,16 @@ def test_with_nothing_waiting_it_rests(ground: Ground) -> None:
     assert submitted(ground) == ["keep.sh"]
 
 
+def test_jobs_that_no_pilot_of_it_could_hold_are_told_and_bring_none(ground: Ground) -> None:
+    ground.knob("waiting", "0\n0\n")
+    assert "nothing waits; 2 too large for its pilots" in wake(ground)
+    assert submitted(ground) == ["keep.sh"]
+
+
 @pytest.mark.parametrize("code", ["lease-over", "lease-spent", "lease-ap-silent", "lease-refused"])
 def test_each_end_tells_its_code_and_leaves_nothing(ground: Ground, code: str) -> None:
     assert code in FAILURES
-    ground.knob("waiting", "12 0\n")
+    ground.knob("waiting", "1\n")
     if code == "lease-over":
         lease_it(ground, Lease(14 * 86400, 20.0), at=time.time() - 15 * 86400)
     elif code == "lease-spent":
@@ -140,14 +146,14 @@ def test_at_the_lease_s_end_a_running_pilot_keeps_its_directory_but_the_token_go
 
 
 def test_a_withdrawn_lease_does_nothing_at_all(ground: Ground) -> None:
-    ground.knob("waiting", "12 0\n")
+    ground.knob("waiting", "1\n")
     (ground.annex / "lease.sh").unlink()
     assert wake(ground) == ""
     assert submitted(ground) == []
 
 
 def test_two_wakes_at_once_are_one(ground: Ground) -> None:
-    ground.knob("waiting", "12 0\n")
+    ground.knob("waiting", "1\n")
     (ground.annex / "keeper.lock").mkdir()
     (ground.annex / "keeper.lock/job").write_text("499\n")
     ground.knob("keepers", "499\n")

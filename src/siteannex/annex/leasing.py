@@ -91,15 +91,22 @@ def lease_files(plan: Plan, site: Site, pool: PoolFacts, now: datetime) -> dict[
         "L_PILOT_GPU_S": pilot_gpu_s(plan),
         "L_INTERVAL_S": keeper.interval,
         "L_SINCE": f"{now - timedelta(days=1):%Y-%m-%d}",
-        "L_DEMAND": demand_constraint(plan, site, pool.identity),
+        "L_WAITING": waiting_constraint(plan, pool.identity),
+        "L_FITS": fitting_expression(plan, site),
         "L_UNCERTAIN": UNCERTAIN,
     }
     shell = {path.name: path.read_text(encoding="utf-8") for path in sorted(data_dir("tarball").glob("keeper*.sh"))}
     return {**shell, "keep.sh": render_template("keep.sh.j2", context), "lease.sh": assignments(terms)}
 
 
-def demand_constraint(plan: Plan, site: Site, identity: str) -> str:
-    """Idle jobs of the owner's that name this annex and that one of its pilots could hold, as a ClassAd expression."""
+def waiting_constraint(plan: Plan, identity: str) -> str:
+    """Idle jobs of the owner's that name this annex, as a ClassAd expression."""
+    owner = quote(identity.partition("@")[0])
+    return f"Owner == {owner} && JobStatus == 1 && TargetAnnexName == {quote(plan.request.name)}"
+
+
+def fitting_expression(plan: Plan, site: Site) -> str:
+    """Whether one of the annex's pilots could hold the job."""
     shape = plan.shape
     model, memory_mib = promised_gpus(plan, site)
     capability = compute_capability(model) if model else None
@@ -109,10 +116,12 @@ def demand_constraint(plan: Plan, site: Site, identity: str) -> str:
         limits.append(f"(GPUsMinMemory is undefined || GPUsMinMemory <= {memory_mib})")
     if capability:
         limits.append(f"(GPUsMinCapability is undefined || GPUsMinCapability <= {capability})")
-    owner = quote(identity.partition("@")[0])
-    return " && ".join(
-        [f"Owner == {owner} && JobStatus == 1 && TargetAnnexName == {quote(plan.request.name)}", *limits]
-    )
+    return " && ".join(limits)
+
+
+def unheard_after_s(site: Site) -> int:
+    """How long after its start, or its last word, a keeper that is not heard is taken to be gone."""
+    return 3 * site.keeper.interval + 600
 
 
 def keeper_of(annex_id: str, told: Iterable[KeeperAd]) -> KeeperAd | None:

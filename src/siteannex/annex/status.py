@@ -49,9 +49,14 @@ class Row:
         return "QUEUE" if self.pending or self.remembered else str(self.verdict.stage)
 
     @property
+    def kept(self) -> bool:
+        """True while a keeper is heard that has not ended."""
+        return self.keeper is not None and not self.keeper.code
+
+    @property
     def resting(self) -> bool:
         """True when no pilot lives and a keeper brings one back once work waits."""
-        return self.keeper is not None and not self.keeper.code and not self.keeper.pilots and not self.slots
+        return self.keeper is not None and self.kept and not self.keeper.pilots and not self.slots
 
     @property
     def jobs(self) -> list[BatchJob]:

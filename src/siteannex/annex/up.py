@@ -15,7 +15,7 @@ from siteannex.annex.explaining.waiting import explain_waiting, queue_hint
 from siteannex.annex.explaining.why_annex import ask_outlook
 from siteannex.annex.judging.judge import judge
 from siteannex.annex.judging.verdict import Verdict
-from siteannex.annex.leasing import check_join, check_lease, lease_files, lease_text
+from siteannex.annex.leasing import check_join, check_lease, keeper_of, lease_files, lease_text, unheard_after_s
 from siteannex.annex.packing import check_versions
 from siteannex.annex.planning.ledger import Account, account_of, price, within_budget
 from siteannex.annex.planning.plan import choose, differences, passed_over, plan_annex
@@ -29,7 +29,7 @@ from siteannex.model import BatchState, EpSoftware, Join, Plan, PoolFacts, Reque
 from siteannex.ports import Clock, Pool, Transport, View
 from siteannex.scheduler import slurm
 from siteannex.site.schema import Site
-from siteannex.units import format_bytes, format_duration
+from siteannex.units import format_bytes, format_duration, seconds_between
 
 TOKEN_MARGIN_S = 3600
 """How much longer than the walltime a token lives; the time in the queue comes on top."""
@@ -74,7 +74,7 @@ def up(request: Request, site: Site, tools: Tools, *, wait: bool = True) -> tupl
     """Bring an annex up, or go on with the one of that name. Returns it with the last verdict (None without wait)."""
     with tools.store.lock(request.name, site.name):
         annex, access = _living(request, site, tools)
-        if annex is not None and _leased(annex, tools):
+        if annex is not None and _leased(annex, site, tools):
             tools.view.line("plan", f"{annex.name} has a lease: its keeper brings pilots back while jobs wait")
             return annex, None
         if annex is None or len(annex.state().job_ids) < annex.plan.pilots or _lacks_keeper(annex):
@@ -104,7 +104,7 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
         annex.record(Stage.RELEASED, What.DONE, text="interrupted before anything was submitted")
         return None, None
     access = None
-    if _leased(annex, tools):
+    if _leased(annex, site, tools):
         _same_or_refuse(request, annex, site, tools)
         return annex, None
     if annex.state().job_ids and not (verdict := _look(annex, None, tools)).ready:
@@ -121,13 +121,16 @@ def _living(request: Request, site: Site, tools: Tools) -> tuple[Annex | None, S
     return annex, access
 
 
-def _leased(annex: Annex, tools: Tools) -> bool:
-    """Whether a keeper was left at the site whose lease has not ended, nor has it said that it ended for a reason."""
-    until = annex.state().leased_until
-    if not annex.state().keeper or until is None or until <= tools.clock.now():
+def _leased(annex: Annex, site: Site, tools: Tools) -> bool:
+    """Whether a keeper is there that can bring pilots back: heard and not ended, or just left and about to wake."""
+    state, now = annex.state(), tools.clock.now()
+    if not state.keeper or state.leased_until is None or state.leased_until <= now:
         return False
-    told = [ad for ad in tools.pool.keepers() if ad.annex_id == annex.plan.annex_id]
-    return not any(ad.code for ad in told)
+    told = keeper_of(annex.plan.annex_id, tools.pool.keepers())
+    if told is None:
+        new_s = seconds_between(state.submitted_at, now) if state.submitted_at else 0.0
+        return new_s < unheard_after_s(site)
+    return not told.code
 
 
 def _lacks_keeper(annex: Annex) -> bool:

@@ -99,6 +99,8 @@ def standing(rows: Iterable[Row]) -> dict[str, str]:
 
 def _stands(row: Row) -> str:
     """`up`, `coming`, or what is the matter; "" when nothing of it is left to run a job."""
+    if row.kept and not row.annex.state().ended:
+        return f"its keeper brings a pilot: siteannex status {row.annex.name}"
     if row.annex.state().ended or row.verdict.stage is Stage.RELEASED:
         return ""
     if row.verdict.failure is not None:
