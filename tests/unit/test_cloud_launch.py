@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -197,6 +198,7 @@ def test_a_quota_ends_the_tries_of_that_family(region: Region) -> None:
     families = [each["InstanceType"].partition(".")[0] for each in region.asked()]
     assert len(families) == len(set(families))
     assert raised.value.failure.code == "vcpu-quota-exceeded"
+    assert re.match(r"\d+ vCPUs of Running On-Demand G and VT instances \(L-DB2E81BA\)", raised.value.failure.hint)
     assert raised.value.failure.evidence[-1].source == "tried, in order"
     assert region.running() == 0
 

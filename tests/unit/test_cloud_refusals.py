@@ -23,6 +23,7 @@ ROWS = {
     "ReservationCapacityExceeded": ("cloud-no-capacity", Act.NEXT_ZONE),
     "Server.InsufficientInstanceCapacity": ("cloud-no-capacity", Act.NEXT_ZONE),
     "Unsupported": ("type-not-offered", Act.NEXT_ZONE),
+    "InvalidInstanceType": ("type-not-offered", Act.NEXT_ZONE),
     "InsufficientFreeAddressesInSubnet": ("subnet-full", Act.NEXT_ZONE),
     "VcpuLimitExceeded": ("vcpu-quota-exceeded", Act.NEXT_FAMILY),
     "InstanceLimitExceeded": ("vcpu-quota-exceeded", Act.NEXT_FAMILY),
@@ -111,6 +112,7 @@ def test_an_unknown_refusal_passes_through_whole() -> None:
          Act.RETRY),
         ("AccessDenied", "MultiFactorAuthentication failed with invalid MFA one time pass code", "cloud-mfa-refused",
          Act.ASK_AGAIN),
+        ("CredentialRetrievalError", "from custom-process: the session has expired", "cloud-session-expired", Act.STOP),
     ],
 )  # fmt: skip
 def test_one_code_with_several_meanings_is_told_apart_by_its_words(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
+from siteannex.cloud.account import PAUSE_S, Account, RefusedError
+from siteannex.cloud.credentials import open_account
 from siteannex.cloud.launch import (
     OWNER_TAG,
     REQUEST_TAG,
@@ -18,51 +19,28 @@ from siteannex.cloud.launch import (
     run_instances,
 )
 from siteannex.cloud.plan import family
-from siteannex.cloud.refusals import Act, Judged, Refused, judge_refusal
+from siteannex.cloud.refusals import Act
 from siteannex.errors import AnnexError, Evidence
 from siteannex.failures import fail
 from siteannex.ports import Clock
 
-PAUSE_S = 5
-"""Between two tries of the same request, and between two looks."""
 END_WITHIN_S = 120
 """How long terminated instances are looked at until they are seen to end."""
-_NO_ANSWER = ("ReadTimeoutError", "ConnectionClosedError", "InternalError", "Unavailable")
-"""After these nobody knows whether the request was carried out."""
 _LIVING = ("pending", "running", "stopping", "stopped")
-
-
-class RefusedError(AnnexError):
-    """EC2 said no; `judged` says what to try next. `uncertain`: one of the tries had no clear answer, so that what was
-    asked for may have been done all the same."""
-
-    def __init__(self, judged: Judged, *, uncertain: bool = False) -> None:
-        super().__init__(judged.failure)
-        self.judged, self.uncertain = judged, uncertain
 
 
 def open_ec2(site: str, region: str, owner: str, clock: Clock, *, profile: str | None = None) -> Ec2:
     """A client for one region with botocore's own chain of credentials. AnnexErrors as `judge_refusal` has them."""
-    import boto3  # here: only those who use it wait for it
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError
-
-    once = Config(retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=10, read_timeout=60)
-    try:
-        client = boto3.Session(profile_name=profile).client("ec2", region_name=region, config=once)
-    except BotoCoreError as problem:
-        refused = Refused("open a session", type(problem).__name__, str(problem), region, profile=profile or "")
-        raise RefusedError(judge_refusal(refused, site)) from problem
-    return Ec2(client, site, region, owner, clock, profile or "")
+    return Ec2(open_account(site, region, clock, profile=profile), owner)
 
 
 class Ec2:
     """One region of one account, for one owner's annexes at one site."""
 
-    def __init__(self, client: Any, site: str, region: str, owner: str, clock: Clock, profile: str = "") -> None:
-        self._client = client
-        self._site, self._region, self._owner, self._profile = site, region, owner, profile
-        self._clock = clock
+    def __init__(self, account: Account, owner: str) -> None:
+        self.account = account
+        self._client = account.client("ec2")
+        self._site, self._owner, self._clock = account.site, owner, account.clock
 
     def launch_first(
         self, launches: Iterable[Launch], ground: Ground, log: LaunchLog
@@ -87,7 +65,7 @@ class Ec2:
                 if no.uncertain:
                     break  # it may be there: another zone would launch it twice
         if not refusals:
-            raise fail("type-not-offered", self._site, f"no zone of {self._region} offers any of the types")
+            raise fail("type-not-offered", self._site, f"no zone of {self.account.region} offers any of the types")
         last = refusals[-1].failure
         tried = "\n".join(f"{no.failure.code}: {no.failure.summary}" for no in refusals)
         raise AnnexError(replace(last, evidence=(*last.evidence, Evidence("tried, in order", tried)))) from refusals[-1]
@@ -100,7 +78,7 @@ class Ec2:
         request = run_instances(launch, ground)
         log.intend(launch)
         try:
-            answer = self._insist("RunInstances", lambda: self._client.run_instances(**request), launch)
+            answer = self.account.ask("ec2", "RunInstances", request, launch=launch)
         except RefusedError as no:
             if not no.uncertain:
                 log.refused(launch, no.failure.code)
@@ -118,10 +96,7 @@ class Ec2:
         ]
         if annex_id is not None:
             filters.append({"Name": f"tag:{REQUEST_TAG}", "Values": [annex_id]})
-        pages = self._client.get_paginator("describe_instances").paginate(Filters=filters)
-        reservations = self._insist(
-            "DescribeInstances", lambda: [each for page in pages for each in page["Reservations"]]
-        )
+        reservations = self.account.ask_all("ec2", "DescribeInstances", {"Filters": filters}, "Reservations")
         return our_instances(reservations, self._site)
 
     def terminate(self, annex_id: str) -> list[OurInstance]:
@@ -130,42 +105,13 @@ class Ec2:
         if not found:
             return []  # an empty list of ids would mean every instance of the account to some calls
         ids = [each.instance_id for each in found]
-        self._insist("TerminateInstances", lambda: self._client.terminate_instances(InstanceIds=ids))
+        self.account.ask("ec2", "TerminateInstances", {"InstanceIds": ids})
         for _ in range(END_WITHIN_S // PAUSE_S):
             left = self.instances(annex_id)
             if not left:
                 return found
             self._clock.sleep(PAUSE_S)
         raise fail("release-incomplete", self._site, f"not yet ended: {_listed(left)}")
-
-    def _insist(self, operation: str, call: Callable[[], Any], launch: Launch | None = None) -> Any:
-        """The answer; the same request again while its refusal says so, within that refusal's time."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        waited, uncertain = 0, False
-        while True:
-            try:
-                return call()
-            except ClientError as problem:
-                error = problem.response.get("Error", {})
-                code, message = error.get("Code", ""), error.get("Message", "")
-                cause: Exception = problem
-            except BotoCoreError as problem:
-                code, message, cause = type(problem).__name__, str(problem), problem
-            uncertain = uncertain or code in _NO_ANSWER
-            judged = self._judged(operation, code, message, launch)
-            if judged.act is not Act.RETRY or waited >= judged.retry_s:
-                raise RefusedError(judged, uncertain=uncertain) from cause
-            self._clock.sleep(PAUSE_S)
-            waited += PAUSE_S
-
-    def _judged(self, operation: str, code: str, message: str, launch: Launch | None) -> Judged:
-        refused = Refused(operation, code, message, self._region, profile=self._profile)
-        if launch is not None:
-            attempt = launch.attempt
-            kind = attempt.choice.instance_type
-            refused = replace(refused, instance_type=kind, zone=attempt.zone, market=attempt.market)
-        return judge_refusal(refused, self._site)
 
 
 def _listed(instances: Sequence[OurInstance]) -> str:

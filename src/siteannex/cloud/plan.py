@@ -20,6 +20,7 @@ from siteannex.site.partitions import REPORTED_SHARE
 from siteannex.units import format_memory
 
 Market = Literal["on-demand", "spot"]
+MARKETS: tuple[Market, ...] = ("on-demand", "spot")
 
 MOST_TYPES = 4
 """So many types are tried, the cheapest first."""
@@ -47,6 +48,8 @@ class Choice:
     ceiling: float
     """Of all, for the whole lifetime."""
     image: Image
+    quotas: tuple[QuotaNeed, ...] = ()
+    """What all of them need, in each market."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,11 @@ class Attempt:
     choice: Choice
     zone: str
 
+    @property
+    def quota(self) -> QuotaNeed | None:
+        """The one it counts against; None where the site's file knows none."""
+        return next((need for need in self.choice.quotas if need.market == self.market), None)
+
 
 class _DoesNotFitError(Exception):
     def __init__(self, text: str, distance: int) -> None:
@@ -146,7 +154,7 @@ def plan_cloud(request: Request, site: AwsSite, *, budget: float | None = None) 
         region=site.default_region,
         markets=markets,
         choices=choices,
-        quotas=tuple(_needs(site, choices, markets)),
+        quotas=tuple(_needs(choices, markets)),
         ceiling=max(each.ceiling for each in choices),
         ceiling_gpu_hours=round(max(each.count * each.gpus for each in choices) * request.lifetime_s / 3600, 3),
         unit=site.prices.unit,
@@ -225,7 +233,14 @@ def _lay_out(request: Request, site: AwsSite, name: str, facts: Instance) -> Cho
         price=facts.price,
         ceiling=round(facts.price * count * request.lifetime_s / 3600, 2),
         image=_image(site, name, facts),
+        quotas=tuple(_quotas(site, name, facts.vcpus * count)),
     )
+
+
+def _quotas(site: AwsSite, name: str, vcpus: int) -> Iterator[QuotaNeed]:
+    for market in MARKETS:
+        if (quota := quota_of(site, name, market)) is not None:
+            yield QuotaNeed(quota.name, quota.code, market, vcpus, quota.doubts)
 
 
 def _right_gpus(request: Request, gpus: InstanceGpus) -> None:
@@ -280,16 +295,14 @@ def _image(site: AwsSite, name: str, facts: Instance) -> Image:
     raise _DoesNotFitError(f"no image is known to carry a driver for {family(name)}", _SIZE)
 
 
-def _needs(site: AwsSite, choices: Sequence[Choice], markets: Sequence[Market]) -> Iterator[QuotaNeed]:
+def _needs(choices: Sequence[Choice], markets: Sequence[Market]) -> Iterator[QuotaNeed]:
     """The most vCPUs of each quota; types are tried one after another, so needs do not add up."""
     for market in markets:
-        most: dict[str, tuple[Quota, int]] = {}
-        for choice in choices:
-            if (quota := quota_of(site, choice.instance_type, market)) is not None:
-                vcpus = choice.vcpus * choice.count
-                most[quota.name] = (quota, max(vcpus, most.get(quota.name, (quota, 0))[1]))
-        for quota, vcpus in most.values():
-            yield QuotaNeed(quota.name, quota.code, market, vcpus, quota.doubts)
+        most: dict[str, QuotaNeed] = {}
+        for need in (need for choice in choices for need in choice.quotas if need.market == market):
+            if need.name not in most or need.vcpus > most[need.name].vcpus:
+                most[need.name] = need
+        yield from most.values()
 
 
 def _notes(request: Request, site: AwsSite, choices: Sequence[Choice], markets: Sequence[Market]) -> Iterator[str]:
@@ -308,7 +321,7 @@ def _notes(request: Request, site: AwsSite, choices: Sequence[Choice], markets: 
         yield "--account is not used: AWS bills the account of your credentials"
     for choice in choices:
         for market in markets:
-            if quota_of(site, choice.instance_type, market) is None:
+            if all(need.market != market for need in choice.quotas):
                 yield f"{choice.instance_type}: no {market} quota is known for it"
 
 

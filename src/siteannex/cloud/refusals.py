@@ -6,6 +6,7 @@ own exceptions, and the StateReasons of instances that died. A code that is not 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,6 +108,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "ReservationCapacityExceeded": _CAPACITY,
     "Server.InsufficientInstanceCapacity": _CAPACITY,
     "Unsupported": _TYPE,
+    "InvalidInstanceType": _TYPE,
     "InsufficientFreeAddressesInSubnet": _SUBNET,
     "VcpuLimitExceeded": _QUOTA,
     "InstanceLimitExceeded": _QUOTA,
@@ -175,6 +177,8 @@ def judge_refusal(refused: Refused, site: str) -> Judged:
         "zone": refused.zone or refused.region,
     }
     text = meaning.text.format(**place)
+    if meaning is _PERMISSION:
+        text = denied(refused.decoded) or text
     if meaning is _SWITCHED_OFF and refused.last_report:
         text += f" after: {refused.last_report}"
     built = failure(meaning.code, site, text, evidence=_evidence(refused), hint=_hint(meaning, refused))
@@ -191,7 +195,11 @@ def _meaning(refused: Refused) -> Meaning:
     if refused.code == "AccessDenied" and "multifactorauthentication" in said:
         return _MFA
     meaning = MEANINGS.get(refused.code, _UNKNOWN)
-    return _SILENT if meaning is _LOST and refused.operation != "RunInstances" else meaning
+    if meaning is _LOST and refused.operation not in ("RunInstances", "CreateFleet"):
+        return _SILENT
+    if meaning is _LOGIN and refused.code == "CredentialRetrievalError" and "expired" in said:
+        return _EXPIRED
+    return meaning
 
 
 def _evidence(refused: Refused) -> list[Evidence]:
@@ -200,6 +208,22 @@ def _evidence(refused: Refused) -> list[Evidence]:
     if refused.decoded:
         seen.append(Evidence("sts decode-authorization-message", refused.decoded))
     return seen
+
+
+def denied(decoded: str) -> str:
+    """What was not allowed and by whom, of a decoded authorization message; "" for one that is not understood.
+
+    Its shape: https://docs.aws.amazon.com/STS/latest/APIReference/API_DecodeAuthorizationMessage.html
+    """
+    try:
+        told = json.loads(decoded)
+        context = told["context"]
+        action, resource = str(context["action"]), str(context["resource"])
+        who = str(context.get("principal", {}).get("arn", "you"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    why = "a rule of the account denies it" if told.get("explicitDeny") else "no rule of the account allows it"
+    return f"{who} may not {action} on {resource}: {why}"
 
 
 def _hint(meaning: Meaning, refused: Refused) -> str | None:
