@@ -69,3 +69,29 @@ def test_the_budget_of_a_site_nobody_knows_is_not_told_as_none(tmp_path: Path) -
     assert siteannex(tmp_path, "budget", "expanse").stdout == (
         "no annex was ever submitted from here to expanse, and no budget is set\n"
     )
+
+
+LEASE = ("--lease", "14d", "--max-gpu-hours", "200")
+
+
+def test_a_lease_is_shown_with_what_its_keeper_costs(tmp_path: Path) -> None:
+    ended = siteannex(tmp_path, "up", "lab", "--gpus", "2", *LEASE, "--max-pilots", "2", "--dry-run")
+    assert "lease 14 d, at most 200 GPU-h and 2 pilots at once" in ended.stdout + ended.stderr
+    assert "core-minutes a day" in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (("lab", "--gpus", "2", "--lease", "14d"), 2, "a lease needs a bound"),
+        (("lab", "--gpus", "2", "--max-pilots", "2"), 2, "it bounds a lease"),
+        (("expanse", "--gpus", "1", "--account", "x", *LEASE), 10, "keeper-unavailable"),
+        (("aws", "--gpus", "1", *LEASE), 10, "keeper-unavailable"),
+    ],
+)
+def test_a_lease_that_cannot_be_is_refused_before_anything(
+    tmp_path: Path, words: tuple[str, ...], status: int, text: str
+) -> None:
+    ended = siteannex(tmp_path, "up", *words, "--dry-run")
+    assert ended.returncode == status
+    assert text in " ".join(ended.stderr.split())

@@ -201,12 +201,15 @@ def _dry_run(
     wiring: Wiring, asked: Asked, site: str, name: str | None, *, budget: float | None, json_output: bool
 ) -> None:
     from siteannex.cli.up_cloud import show_cloud_dry_run
+    from siteannex.failures import fail
     from siteannex.site.other_kinds import AwsSite
 
     facts = wiring.any_site(site)
     if isinstance(facts, AwsSite):
         limits = [each for each in (budget, wiring.settings.of(site).budget) if each is not None]
         request = asked.request(name or site, facts)
+        if request.lease is not None:
+            raise fail("keeper-unavailable", site, "a cloud has no batch system for a keeper to live in")
         show_cloud_dry_run(request, facts, wiring.screen, budget=min(limits, default=None), json_output=json_output)
     else:
         request, here = _request(wiring, asked, site, name)
