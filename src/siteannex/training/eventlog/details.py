@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from siteannex.training.eventlog.text import Event, Kind
 
@@ -18,11 +19,12 @@ _CODES = re.compile(rb"Code (-?\d+) Subcode (-?\d+)")
 _CODE_LINE = re.compile(r"\s*Code (-?\d+) Subcode (-?\d+)\s*")
 _VALUE = re.compile(rb"\((?:return value|signal) (-?\d+)\)")
 _SENT, _RECEIVED = b"  -  Run Bytes Sent By Job", b"  -  Run Bytes Received By Job"
-_REASON = re.compile(rb"(?m)^\s*Reason: (.*)$|return value -?\d+\)\n\t(?!\t|\d|Part)(.*)$")
+_REASON = re.compile(rb"\n[ \t]*Reason: ([^\n]*)|return value -?\d+\)\n\t(?!\t|\d|Part)([^\n]*)")
 """A requeued job's reason has no label and stands below its return value."""
-_ATTRIBUTE = re.compile(rb"\n[ \t]*(\w+) = ([^\n]*)")
-_ALIAS = re.compile(rb"[?&]alias=([^&>\s]+)")
-_HOST = re.compile(rb"host: (<[^>\s]*>|\S+)")
+_ATTRIBUTE = re.compile(r"\n[ \t]*(\w+) = ([^\n]*)", re.ASCII)
+_SLOT = re.compile(r"\n[ \t]*SlotName:([^\n]*)")
+_ALIAS = re.compile(r"[?&]alias=([^&>\s]+)")
+_HOST = re.compile(r"host: (<[^>\s]*>|\S+)")
 _QUEUED = re.compile(rb"Seconds spent in queue: (\d+)")
 _USAGE = re.compile(r"\s*(\w+)\s*(?:\((\w+)\))?\s*:(.*)")
 _SITES = ("GLIDEIN_ResourceName", "SiteannexSite", "AnnexName")
@@ -120,17 +122,17 @@ def node_of(event: Event) -> str:
 
 def start_of(event: Event) -> Start:
     """Event 001."""
-    found = {_text(name): _text(value).strip() for name, value in _ATTRIBUTE.findall(event.raw)}
-    slot = next((line.strip()[9:].strip() for line in event.raw.splitlines() if line.strip()[:9] == b"SlotName:"), b"")
-    host = _HOST.search(event.raw)
+    text = text_of(event)
+    found = {name: value.strip() for name, value in _ATTRIBUTE.findall(text)}
+    slot, host = _SLOT.search(text), _HOST.search(text)
     alias = _ALIAS.search(host[1]) if host else None
     named = [name.strip() for name in found.get("AvailableGPUs", "").strip("{} ").split(",") if name.strip()]
     told = {name: _gpu(value) for name, value in found.items() if name.startswith("GPUs_") and value[:1] == "["}
     devices = [gpu for name, gpu in told.items() if name in named] or list(told.values())
     count = _whole(found.get("GPUs", "")) or len(named)
     return Start(
-        host=_text(alias[1] if alias else host[1] if host else b""),
-        slot=_text(slot),
+        host=alias[1] if alias else host[1] if host else "",
+        slot=slot[1].strip() if slot else "",
         site=next((value for name in _SITES if (value := _said(found, name))), ""),
         annex=_said(found, "AnnexName"),
         batch_job=_said(found, "EPSlurmJobId"),
@@ -145,7 +147,9 @@ def _said(found: Mapping[str, str], name: str) -> str:
     return "" if value.lower() in ("undefined", "error") else value
 
 
+@lru_cache(maxsize=1024)
 def _gpu(ad: str) -> Gpu:
+    """A site's few GPUs come again in every start."""
     parts = dict(part.strip().split(" = ", 1) for part in ad.strip("[] ").split(";") if " = " in part)
     read = {name: value.strip().strip('"') for name, value in parts.items()}
     return Gpu(

@@ -157,7 +157,7 @@ class Splitter:
             with_another = blob.find(_ANOTHER, close + 1) >= 0
             try:
                 at = minutes[blob[close + 2 : close + 18]] + seconds[blob[close + 18 : close + 22]]
-                event = new(Event, (*known[blob[:close]], at, offset, blob))
+                event = new(Event, known[blob[:close]] + (at, offset, blob))
             except KeyError:
                 pass
             if event is None or with_another:
