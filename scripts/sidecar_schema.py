@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 
 from siteannex.training import sidecar
-from siteannex.training.provenance import events
+from siteannex.training.provenance import ap_events, events
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SCHEMAS = {
     "provenance-sidecar.schema.json": sidecar.schema,
     "provenance-event.schema.json": events.schema,
+    "provenance-ap-event.schema.json": ap_events.schema,
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -127,6 +128,8 @@ def test_eviction_damage_and_a_killed_dagman_cost_no_epoch_and_change_no_bit(
         assert losses == sorted(losses, reverse=True)
     assert [each["checkpoint"]["complete"] for each in campaign.lineage("r00")].count(False) == 1
 
+    the_screen_and_the_provenance_tell_the_same(campaign)
+
     # And it is what one host makes of the same seeds without any of this, byte for byte.
     straight = Sandbox(lab, "c1")
     for run in RUNS:
@@ -140,6 +143,45 @@ def test_eviction_damage_and_a_killed_dagman_cost_no_epoch_and_change_no_bit(
         "cd ensemble/r02 && cmp last.ckpt checkpoints/epoch0003.ckpt && ls checkpoints/*.ckpt | wc -l"
     )
     assert left == "2"
+
+
+def the_screen_and_the_provenance_tell_the_same(campaign: Campaign) -> None:
+    """Both sites, the eviction and every transfer, as HTCondor's log and the jobs themselves tell of them."""
+    shown = json.loads(campaign.shell("siteannex dag status ensemble.dag --json"))
+    nodes = {node["node"]: node for run in shown["runs"] for node in run["nodes"]}
+    attempts = [each for each in shown["attempts"] if each["node"] in nodes]
+    for run in RUNS:
+        where = {each["attempt"]["node"]: each["where"]["site"] for each in campaign.lineage(run)}
+        assert {name: nodes[name]["site"] for name in where} == where
+        assert {name: nodes[name]["target"] for name in where} == where
+    hosts = {"lab": {"c1.lab", "c2.lab"}, "lab2": {"d1.lab"}}
+    assert {each["site"] for each in attempts} == set(hosts)
+    assert all(each["host"] in hosts[each["site"]] and each["batch_job"] for each in attempts)
+    assert [each["outcome"] for each in attempts if each["node"] == "r00-e00"] == ["evicted", "completed"]
+    assert all(node["transfer_s"] >= 0 and node["state"] == "completed" for node in nodes.values())
+
+    first = json.loads(campaign.shell("siteannex provenance merge ensemble --json"))
+    again = json.loads(campaign.shell("siteannex provenance merge ensemble --json"))
+    assert [each["added"] for each in again["runs"]] == [0] * len(RUNS)
+    assert (again["access_point"]["new"], again["access_point"]["head"]) == (0, first["access_point"]["head"])
+    witnessed = [json.loads(line) for line in campaign.shell("cat ensemble/ap-events.ndjson").splitlines()]
+    types = Counter(each["type"] for each in witnessed)
+    assert (types["dag.generated"], types["dag.submitted"]) == (1, 2)
+    assert types["job.executing"] == len(shown["attempts"])
+    assert types["transfer.input.finished"] >= types["job.executing"]
+    story = [each["type"] for each in witnessed if each["node"] == "r00-e00" and each["type"].startswith("job.")]
+    assert story == ["job.submitted", "job.executing", "job.evicted", "job.executing", "job.completed"]
+
+    verified = json.loads(campaign.shell("siteannex provenance verify ensemble --json"))
+    assert verified["sound"]
+    assert [each["epochs"] for each in verified["runs"]] == [EPOCHS] * len(RUNS)
+    lineage = json.loads(campaign.shell("siteannex provenance lineage ensemble/r00/last.ckpt --json"))
+    assert [(link["epoch"], link["complete"]) for link in lineage["links"]] == [
+        *((epoch, True) for epoch in reversed(range(EPOCHS))),
+        (0, False),
+    ]
+    assert {link["site"] for link in lineage["links"]} == set(hosts)
+    assert [link["start"] for link in lineage["links"]][-2:] == [2, 1]
 
 
 def test_a_warning_on_the_node_saves_and_goes_on_in_the_same_job(alice: Person, campaign: Campaign) -> None:

@@ -239,12 +239,15 @@ def _render_plain(file: Path, output: Path | None, max_nodes: int, *, json_outpu
 
 
 def _write(file: Path, output: Path | None) -> Written:
+    from siteannex.cli.ap_events import note_generated
     from siteannex.cli.experiments import read_experiment, requests_folder
     from siteannex.training.rendering.shipping import epoch_runner
     from siteannex.training.rendering.writing import default_dag, write_dag
 
     loaded = read_experiment(file)
-    return write_dag(loaded, output or default_dag(loaded), epoch_runner, requests_folder())
+    written = write_dag(loaded, output or default_dag(loaded), epoch_runner, requests_folder())
+    note_generated(loaded, written)
+    return written
 
 
 def _written_data(written: Written) -> dict[str, Any]:
@@ -274,6 +277,7 @@ def submit(file: File, json_output: AsJson = False) -> None:
     import json
     from dataclasses import asdict
 
+    from siteannex.cli.ap_events import note_submitted
     from siteannex.cli.experiments import dag_lives, read_experiment
     from siteannex.cli.screen import WallClock
     from siteannex.errors import Evidence
@@ -300,6 +304,7 @@ def submit(file: File, json_output: AsJson = False) -> None:
     )
     records = Records(Places.from_environment().state, WallClock())
     done = records.submit(wanted, run_program, dag_lives)
+    note_submitted(loaded.path.parent / experiment.name, done)
     if json_output:
         print(json.dumps({**_written_data(written), "cluster": done.cluster, "annexes": done.annexes}, indent=1))
         return

@@ -51,8 +51,9 @@ def status(
     if not found.exists() and dag is None:
         raise typer.BadParameter(f"there is no file {found}", param_hint="--log")
     monitor = Monitor(_plan(dag) if dag is not None else {})
-    with _opened(found, _zone(zone)) as reading:
-        view = _View(monitor, reading, run, ask=log is None)
+    beside = _dagmans(dag) if dag is not None and _dagmans(dag) != found else None
+    with _opened(found, _zone(zone)) as reading, _opened(beside or found, _zone(zone)) as scripts:
+        view = _View(monitor, reading, run, ask=log is None, scripts=scripts if beside else None)
         view.refresh()
         if run is not None and not monitor.nodes_of(run):
             raise typer.BadParameter(f"no run is called {run}; there are {_some(monitor.runs())}", param_hint="--run")
@@ -106,7 +107,14 @@ def _found(where: Path | None) -> tuple[Path, Path]:
         where = Path(str(dags[-1]).removesuffix(".nodes.log"))
     if not where.is_file():
         raise typer.BadParameter(f"there is no DAG {where}")
-    return where, where.with_name(f"{where.name}.nodes.log")
+    from siteannex.training.provenance.ap_collect import job_log
+
+    return where, job_log(where.with_suffix("")) or _dagmans(where)
+
+
+def _dagmans(dag: Path) -> Path:
+    """DAGMan's own log of its nodes: without transfers, but with what POST scripts returned."""
+    return dag.with_name(f"{dag.name}.nodes.log")
 
 
 def _submitted_last() -> Path | None:
@@ -137,16 +145,23 @@ def _plan(dag: Path) -> dict[str, Planned]:
 class _View:
     """One screenful, and what it costs to make the next one."""
 
-    def __init__(self, monitor: Monitor, log: EventLog, run: str | None, *, ask: bool) -> None:
-        self.monitor, self._log, self._run, self._ask = monitor, log, run, ask
+    def __init__(
+        self, monitor: Monitor, log: EventLog, run: str | None, *, ask: bool, scripts: EventLog | None = None
+    ) -> None:
+        """`scripts`: DAGMan's own log, where `log` is the jobs', which has no POST scripts."""
+        self.monitor, self._log, self._run, self._ask, self._scripts = monitor, log, run, ask, scripts
         self._answers: dict[str, str] = {}
 
     def refresh(self) -> None:
         """Read what is new."""
+        from siteannex.training.eventlog.text import Kind
+
         for batch in self._log.read():
             if batch.anew:
                 self.monitor.begin()
             self.monitor.take(batch.events)
+        for batch in self._scripts.read() if self._scripts else ():
+            self.monitor.take(event for event in batch.events if event.number == Kind.POST_SCRIPT_TERMINATED)
 
     def moment(self) -> float:
         """Now; or the log's last event, when it has been silent too long to say what runs."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from siteannex.training.provenance.events import Break
     from siteannex.training.provenance.files import RunFiles
     from siteannex.training.provenance.lineage import Link
     from siteannex.training.provenance.verify import Verdict
@@ -159,14 +160,32 @@ def verify_directory(
     if head and len(found) > 1:
         raise typer.BadParameter("a hash is of one run: name its directory", param_hint="--head")
     verdicts = verify(list(found.values()), head)
+    lines, broken = _witnessed(directory)
+    sound = not broken and not any(each.breaks for each in verdicts)
     if json_output:
-        data = {"sound": not any(each.breaks for each in verdicts), "runs": [asdict(each) for each in verdicts]}
+        data = {
+            "sound": sound,
+            "runs": [asdict(each) for each in verdicts],
+            "access_point": {"lines": lines, "broken": asdict(broken) if broken else None},
+        }
         print(json.dumps(data, indent=1))
     else:
         for verdict in verdicts:
             _tell(verdict)
-    if any(each.breaks for each in verdicts):
+        if lines or broken:
+            _line("ap", f"{'1 break' if broken else 'sound'} ({lines} events of DAG, jobs and transfers)")
+        if broken:
+            _line("first", f"{broken.kind} {broken.where}: {broken.text}")
+    if not sound:
         raise typer.Exit(1)
+
+
+def _witnessed(directory: Path) -> tuple[int, Break | None]:
+    """How many lines the access point's own file has, and its first break."""
+    from siteannex.training.provenance.ap_file import check
+
+    path = _journal(_experiment_of(directory))
+    return check(path) if path.is_file() else (0, None)
 
 
 @app.command("merge", epilog=MERGE_EXAMPLES)
@@ -175,6 +194,7 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
     import json
     from dataclasses import asdict
 
+    from siteannex.cli.ap_events import collect_at
     from siteannex.training.provenance.files import write_merged
     from siteannex.training.provenance.merge import to_merge
     from siteannex.training.provenance.merged import Merged, extended, merged_text
@@ -189,6 +209,7 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
             for verdict in broken:
                 _tell(verdict)
         raise typer.Exit(1)
+    witnessed = collect_at(_experiment_of(directory))
     told = []
     for (path, files), verdict in zip(found.items(), verdicts, strict=True):
         new = to_merge(files)
@@ -197,10 +218,24 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
             write_merged(path, merged_text(merged))
         told.append({"run": verdict.run, "added": len(new), "entries": len(merged.entries), "head": merged.head})
     if json_output:
-        print(json.dumps({"sound": True, "runs": told}, indent=1))
+        ap = None if witnessed is None else asdict(witnessed)
+        print(json.dumps({"sound": True, "runs": told, "access_point": ap}, indent=1))
         return
     for each in told:
         _line("merged", f"{each['run']}: {each['added']} new, {each['entries']} entries, head {each['head']}")
+    if witnessed is not None:
+        _line("ap", f"{witnessed.new} new, {witnessed.lines} events of DAG, jobs and transfers, head {witnessed.head}")
+
+
+def _experiment_of(directory: Path) -> Path:
+    """The experiment's directory: of a run, the one it is in."""
+    return directory.resolve().parent if (directory / "checkpoints").is_dir() else directory
+
+
+def _journal(directory: Path) -> Path:
+    from siteannex.training.provenance.ap_file import NAME
+
+    return directory / NAME
 
 
 def _read(directory: Path) -> dict[Path, RunFiles]:

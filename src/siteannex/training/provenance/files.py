@@ -61,11 +61,13 @@ class RunFiles:
 
 
 def run_directories(directory: Path) -> list[Path]:
-    """`directory` itself, when it is a run's, else those below it."""
-    if is_run(directory):
+    """`directory` itself, when it is a run's, else those below it. An experiment's has attempts of its own when one job
+    prepared the data of all runs."""
+    if (directory / "checkpoints").is_dir():
         return [directory]
     below = {path.parent for depth in ("*", "*/*") for path in directory.glob(f"{depth}/*") if is_run(path.parent)}
-    return sorted(below)
+    own = is_run(directory) and (not below or any((directory / "attempts").iterdir()))
+    return [*([directory] if own else []), *sorted(below)]
 
 
 def is_run(directory: Path) -> bool:

@@ -35,6 +35,8 @@ OURS = ("environment", "environment2", "env")
 EXECUTE_ATTRS = ("GLIDEIN_ResourceName", "SiteannexSite", "AnnexName", "EPSlurmJobId", "Machine")
 """Attributes of the execution point that HTCondor writes into event 001, so that the log says where a job really ran:
 `ulog_execute_attrs`, HTCondor 10 and newer; those that an EP lacks are left out."""
+JOB_LOG = "jobs.log"
+"""All events of all jobs: DAGMan's own log, beside the DAG, has no transfers, disconnections or errors on the way."""
 COMMAND_SETS = ("executable", "arguments", "args", "transfer_executable", "preserve_relative_paths")
 """What `command:` decides, so that a template may not."""
 
@@ -123,6 +125,7 @@ def describe(
     added += _unless(lines, "on_exit_remove", _leaves(ours=work.command is not None))
     also = "$(ulog_execute_attrs), " if any(line.name == "ulog_execute_attrs" for line in lines) else ""
     added.append(f"ulog_execute_attrs = {also}{', '.join(EXECUTE_ATTRS)}")
+    added += _unless(lines, "log", f"{experiment.name}/{JOB_LOG}")
     for name, ending in (("output", "out"), ("error", "err")):
         added += _unless(lines, name, f"{folder}/logs/$(JOB).$(Cluster).{ending}")
     if work.walltime is not None:
