@@ -60,6 +60,10 @@ class Diary:
         return [line[0] for line in self.lines]
 
 
+class KilledError(BaseException):
+    """No `except Exception` and no clean-up of ours hears of it."""
+
+
 class Region:
     """moto's us-east-1 with a network, every request seen on its way, and a fault where `breaks` says so."""
 
@@ -75,13 +79,15 @@ class Region:
         self.ec2 = open_ec2("aws", "us-east-1", "alice@ap.lab", self.clock)
         assert isinstance(self.ec2, Ec2)
         self.ec2._client.meta.events.register_first("before-send.ec2", self._on_its_way)
+        self.ec2._client.meta.events.register("response-received.ec2", self._answered)
         self.fresh()
 
     def fresh(self) -> None:
         """Nothing runs, nothing was asked, nothing is broken."""
         self.requests: list[dict[str, str]] = []
         self.diary = Diary(self.requests)
-        self.breaks: Callable[[Mapping[str, str], int], str | Exception | None] = lambda asked, nth: None
+        self.breaks: Callable[[Mapping[str, str], int], str | BaseException | None] = lambda asked, nth: None
+        self.dies_after: Callable[[int], bool] = lambda nth: False
         self.clock.slept.clear()
         living = [{"Name": "instance-state-name", "Values": ["running"]}]
         found = self.admin.describe_instances(Filters=living)["Reservations"]
@@ -93,12 +99,17 @@ class Region:
         asked = {key: value[0] for key, value in parse_qs(body).items()}
         self.requests.append(asked)
         answer = self.breaks(asked, len([each for each in self.requests if each["Action"] == asked["Action"]]))
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         if answer is None:
             return None
         request.url = "https://nowhere.invalid/"  # else moto, which hears of every request, would carry it out
         return refusal(request.url, answer)
+
+    def _answered(self, **_: Any) -> None:
+        """What was asked for is done; whoever asked may die before it reads so."""
+        if self.dies_after(len(self.requests)):
+            raise KilledError
 
     def asked(self, action: str = "RunInstances") -> list[dict[str, str]]:
         return [each for each in self.requests if each["Action"] == action]

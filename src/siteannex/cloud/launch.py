@@ -150,6 +150,8 @@ class OurInstance:
     zone: str
     instance_type: str
     expires: str
+    token: str = ""
+    """ClientToken of the launch that made it."""
 
 
 def our_instances(reservations: Iterable[Mapping[str, Any]], site: str) -> list[OurInstance]:
@@ -170,6 +172,7 @@ def our_instances(reservations: Iterable[Mapping[str, Any]], site: str) -> list[
                     zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
                     instance_type=instance.get("InstanceType", ""),
                     expires=tags.get(EXPIRES_TAG, ""),
+                    token=instance.get("ClientToken", ""),
                 )
             )
     return found
