@@ -46,5 +46,8 @@ make_environment() { # .venv with everything, made again when pyproject.toml cha
   rm -rf .venv
   "$python" -m venv .venv
   .venv/bin/pip install -q -e '.[dev]'
+  # The validator of RO-Crates needs an older rich than ours, and the context of RO-Crate 1.1, which rocrate 0.10 has.
+  "$python" -m venv .venv/validator
+  .venv/validator/bin/pip install -q 'roc-validator==0.13.0' 'rocrate==0.10.0'
   touch "$stamp"
 }

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from siteannex.cli.provenance_export import EXAMPLES as EXPORT_EXAMPLES
+from siteannex.cli.provenance_export import export
+
 if TYPE_CHECKING:
     from siteannex.training.provenance.events import Break
     from siteannex.training.provenance.files import RunFiles
@@ -36,6 +39,7 @@ Examples:
   siteannex provenance merge protein
   siteannex provenance merge protein/r00 --json
 """
+app.command("export", epilog=EXPORT_EXAMPLES)(export)
 Directory = Annotated[Path, typer.Argument(help="A run's directory, or an experiment's.", metavar="DIR")]
 Checkpoint = Annotated[
     Path, typer.Argument(help="A checkpoint (pruned ones too), its side-car, or last.ckpt.", metavar="CHECKPOINT")
@@ -171,7 +175,7 @@ def verify_directory(
         print(json.dumps(data, indent=1))
     else:
         for verdict in verdicts:
-            _tell(verdict)
+            tell(verdict)
         if lines or broken:
             _line("ap", f"{'1 break' if broken else 'sound'} ({lines} events of DAG, jobs and transfers)")
         if broken:
@@ -207,7 +211,7 @@ def merge(directory: Directory, json_output: AsJson = False) -> None:
             print(json.dumps({"sound": False, "runs": [asdict(each) for each in broken]}, indent=1))
         else:
             for verdict in broken:
-                _tell(verdict)
+                tell(verdict)
         raise typer.Exit(1)
     witnessed = collect_at(_experiment_of(directory))
     told = []
@@ -248,7 +252,8 @@ def _read(directory: Path) -> dict[Path, RunFiles]:
     return {path: read_run(path, name_in(directory, path)) for path in found}
 
 
-def _tell(verdict: Verdict) -> None:
+def tell(verdict: Verdict) -> None:
+    """A verdict in lines: counts, breaks in order, doubts."""
     counts = (
         f"epochs {verdict.epochs}, attempts {verdict.attempts}, side-cars {verdict.sidecars}, "
         f"checkpoints compared byte for byte {verdict.compared}, pruned {verdict.pruned}, "

@@ -174,6 +174,11 @@ KINDS: dict[str, FailureKind] = {
         "No side-car that can be read describes that checkpoint, or the directory is no training run's.",
         "Name a file of RUN/checkpoints, there or pruned; for verify the directory of a run or an experiment.",
     ),
+    "export-not-installed": FailureKind(
+        Stage.PLAN,
+        "The library that writes this format is not installed; most users never need it.",
+        "pip install 'siteannex[export]', into the environment that siteannex runs in.",
+    ),
     "dag-refused": FailureKind(
         Stage.SUBMIT,
         "condor_submit_dag did not take the DAG.",

@@ -80,8 +80,8 @@ def name_in(directory: Path, run: Path) -> str:
     return run.resolve().name if run == directory else str(run.relative_to(directory))
 
 
-def read_run(directory: Path, name: str) -> RunFiles:
-    """Read a run's directory, every checkpoint that is there to its last byte. OSError."""
+def read_run(directory: Path, name: str, *, measure: bool = True) -> RunFiles:
+    """Read a run's directory, every checkpoint that is there to its last byte unless `measure` is off. OSError."""
     folder = directory / "checkpoints"
     cars, unreadable = read_cars(folder)
     logs, metrics = [], {}
@@ -93,10 +93,10 @@ def read_run(directory: Path, name: str) -> RunFiles:
     found: dict[str, Found] = {}
     last = directory / "last.ckpt"
     told = None
-    for file in sorted({car.said.checkpoint.file for car in cars}):
+    for file in sorted({car.said.checkpoint.file for car in cars} if measure else ()):
         if Path(file).name == file and (folder / file).is_file():
             found[file] = _measured(folder / file)
-    if last.is_file():
+    if measure and last.is_file():
         same = [file for file in found if (folder / file).samefile(last)]
         told = found[same[0]] if same else _measured(last)
     return RunFiles(
