@@ -13,6 +13,7 @@ STALE_COPY = """\
 extends: lab
 account: old-project
 default_partition: quick
+keeper: null
 nodes:
   plain: {cores: 32, count: 5}
   a100: {memory: 120GB}
